@@ -1,0 +1,40 @@
+# Every target builds .venv when it is missing or out of date; a second call installs nothing.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+
+.PHONY: help pendulum test lint lock clean
+
+help:  ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+pendulum: $(CORE)  ## Train the first experiment (about half a minute)
+	$(RUN) -m acx.main --gin_file=experiments/pendulum.gin
+
+test: $(DEV) lint  ## Lint, type-check and run the tests
+	$(RUN) -m pytest -n 2
+
+lint: $(DEV)  ## Run ruff and mypy
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+lock:  ## Resolve requirements.lock anew from setup.cfg
+	uv pip compile setup.cfg --extra dev --universal --python-version 3.11 --no-annotate --no-header -o requirements.lock
+
+clean:  ## Remove the environment
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"acx needs Python 3.11 to 3.13; {sys.executable} is {v.major}.{v.minor}. Name another one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): setup.cfg requirements.lock | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock -e .
+	touch $@
+
+$(DEV): setup.cfg requirements.lock | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	touch $@ $(CORE)

@@ -1,0 +1,1 @@
+"""From event logs to tables, statistics, pictures and reports."""
