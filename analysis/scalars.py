@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from tensorboard.compat.proto import event_pb2, summary_pb2, types_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
