@@ -1,0 +1,1 @@
+"""One vector-environment contract over Gymnasium, its spaces and the running normalization."""

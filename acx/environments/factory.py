@@ -1,0 +1,186 @@
+"""Makes environments from a configuration."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import gin
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from acx.config import Positive, PositiveInt, configurable
+from acx.environments.guard import Guard
+from acx.environments.vector import EpisodeSeed, VectorEnvironment
+from acx.errors import ConfigError, RunError
+
+# These keep statistics that no checkpoint would hold, or reset behind the collector's back.
+REFUSED_WRAPPERS = {
+    "NormalizeObservation": "Agent.observation_normalizer = @ObservationNormalizer()",
+    "NormalizeReward": "Agent.reward_normalizer = @RewardNormalizer()",
+    "Autoreset": "nothing: acx resets every episode itself",
+}
+
+for _name in gymnasium.wrappers.__all__:
+    try:
+        _wrapper = getattr(gymnasium.wrappers, _name)
+    except ImportError:  # wrappers for JAX, PyTorch and the like
+        continue
+    if isinstance(_wrapper, type) and issubclass(_wrapper, gymnasium.Wrapper):
+        gin.external_configurable(_wrapper, module="gymnasium.wrappers")
+
+
+class _StepTimeout(AsyncVectorEnv):
+    """AsyncVectorEnv whose step waits for so long only."""
+
+    step_timeout: float
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        self.step_async(actions)
+        return self.step_wait(timeout=self.step_timeout)
+
+
+@configurable
+class Environment:
+    """A Gymnasium environment and how many of it run side by side.
+
+    Args:
+      env_id: the registered id, such as 'Pendulum-v1' ('module:Id' imports the module first).
+      num_envs: environments stepped together in training.
+      vectorization: 'sync' steps them one after another in this process (fastest for cheap
+        environments), 'async' in a process each, 'vector_entry_point' uses the environment's own
+        vector class.
+      env_options: keyword arguments of the environment.
+      wrappers: Gymnasium wrapper classes, applied in order, such as
+        `[@gymnasium.wrappers.RescaleObservation]`.
+      step_timeout: seconds that an 'async' step may take.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: PositiveInt = 8,
+        vectorization: Literal["sync", "async", "vector_entry_point"] = "sync",
+        env_options: dict[str, Any] | None = None,
+        wrappers: Sequence[Callable[..., gymnasium.Env]] = (),
+        step_timeout: Positive = 60.0,
+    ) -> None:
+        for wrapper in wrappers:
+            name = getattr(wrapper, "__name__", repr(wrapper))
+            if name in REFUSED_WRAPPERS:
+                raise ConfigError(
+                    f"Environment.wrappers has {name}; use instead {REFUSED_WRAPPERS[name]}",
+                    parameter="wrappers",
+                )
+        if vectorization == "vector_entry_point" and wrappers:
+            raise ConfigError(
+                "Environment.wrappers are for single environments: "
+                "they don't go with vectorization = 'vector_entry_point'",
+                parameter="wrappers",
+            )
+        self.env_id = env_id
+        self.num_envs = num_envs
+        self.vectorization = vectorization
+        self.env_options = dict(env_options or {})
+        self.wrappers = tuple(wrappers)
+        self.step_timeout = step_timeout
+
+    def make_single(self, index: int = 0, render_mode: str | None = None) -> gymnasium.Env:
+        """One environment as training sees it: wrapped, flattened where needed, guarded.
+
+        Raises:
+          ConfigError: it can't be made, or its observations can't be used.
+        """
+        options = self.env_options | ({"render_mode": render_mode} if render_mode else {})
+        try:
+            env = gymnasium.make(self.env_id, disable_env_checker=True, **options)
+            for wrapper in self.wrappers:
+                env = wrapper(env)
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise ConfigError(
+                f"{self.env_id} needs a package: {error}", "Environment", "env_id"
+            ) from None
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise ConfigError(
+                f"can't make {self.env_id}: {text}", "Environment", "env_id"
+            ) from None
+        if not isinstance(env.observation_space, gymnasium.spaces.Box):
+            env = self._flattened(env)
+        return Guard(env, index)
+
+    def _flattened(self, env: gymnasium.Env) -> gymnasium.Env:
+        """Discrete observations become one-hot, composite ones their parts in the space's order."""
+        space = env.observation_space
+        try:
+            flat = gymnasium.wrappers.FlattenObservation(env)
+        except NotImplementedError:
+            flat = None
+        if flat is None or not isinstance(flat.observation_space, gymnasium.spaces.Box):
+            raise ConfigError(
+                f"{self.env_id} observes {space}: acx has no network for that space",
+                "Environment",
+                "env_id",
+            )
+        return flat
+
+    def make(self, num_envs: int, episode_seed: EpisodeSeed) -> VectorEnvironment:
+        """`num_envs` environments under the common contract; DISABLED autoreset where possible."""
+        if self.vectorization == "sync":
+            return self.make_sync(num_envs, episode_seed)
+        if self.vectorization == "vector_entry_point":
+            return VectorEnvironment(self._native(num_envs), episode_seed)
+        envs = _StepTimeout(
+            self._makers(num_envs), copy=False, autoreset_mode=AutoresetMode.DISABLED
+        )
+        envs.step_timeout = self.step_timeout
+        return VectorEnvironment(envs, episode_seed)
+
+    def make_sync(self, num_envs: int, episode_seed: EpisodeSeed) -> VectorEnvironment:
+        """The same in this process, whatever training uses: for evaluation."""
+        envs = SyncVectorEnv(
+            self._makers(num_envs), copy=False, autoreset_mode=AutoresetMode.DISABLED
+        )
+        return VectorEnvironment(envs, episode_seed)
+
+    def _makers(self, num_envs: int) -> list[Callable[[], gymnasium.Env]]:
+        return [functools.partial(self.make_single, i) for i in range(num_envs)]
+
+    def _native(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+        try:
+            return gymnasium.make_vec(
+                self.env_id,
+                num_envs,
+                vectorization_mode="vector_entry_point",
+                **self.env_options,
+            )
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise ConfigError(
+                f"{self.env_id} with vectorization = 'vector_entry_point': {text}",
+                "Environment",
+                "vectorization",
+            ) from None
+
+    def check(self, steps: int = 8) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+        """Reset one environment and take a few random steps.
+
+        Returns:
+          The observation space (a Box) and the action space.
+
+        Raises:
+          ConfigError: it can't be made. RunError: it misbehaves.
+        """
+        env = self.make_single()
+        try:
+            env.action_space.seed(0)
+            env.reset(seed=0)
+            for _ in range(steps):
+                observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+                if not (np.isfinite(observation).all() and np.isfinite(float(reward))):
+                    raise RunError(f"{self.env_id} returned a value that is not finite")
+                if terminated or truncated:
+                    env.reset(seed=1)
+            return env.observation_space, env.action_space
+        finally:
+            env.close()

@@ -1,0 +1,46 @@
+"""Loads TensorFlow quietly and sets it up for many small, reproducible computations."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def _held_stderr() -> Iterator[None]:
+    """Hold back what native code writes to stderr; show it if the block fails.
+
+    TensorFlow's first lines (instruction sets, missing GPU drivers) come before its own log
+    level is read, so no environment variable silences them.
+    """
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        kept = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(kept, held.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def load_tensorflow() -> str:
+    """Load TensorFlow and choose its threads; returns the device it computes on, in words.
+
+    One thread an operation: the networks are too small to gain from more, the second core is
+    better used by the critic, and sums in a fixed order make runs reproducible.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with _held_stderr():
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.constant(0.0)
+    version = f"TensorFlow {tf.__version__}"
+    return f"{len(gpus)} GPU, {version}" if gpus else f"CPU, {os.cpu_count()} cores, {version}"
