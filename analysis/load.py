@@ -62,9 +62,9 @@ def load_configs(paths: Paths) -> pd.DataFrame:
 def load_status(paths: Paths) -> pd.DataFrame:
     """Load the state of every run: one row per run, by name.
 
-    Columns: experiment, group (a digest of the configuration without the seed), label (the group in
-    words), seed, state, env_steps, total_steps, message, copy_of (the run that has the same
-    configuration and seed and got further; empty for all others) and path.
+    Columns: experiment, task (the environment's id), group (a digest of the configuration without
+    the seed), label (the group in words), seed, state, env_steps, total_steps, message, copy_of
+    (the run that has the same configuration and seed and got further; empty for all others), path.
 
     Raises:
         AnalysisError: no runs, or a config.gin that isn't gin.
@@ -94,6 +94,7 @@ def status_table(described: Sequence[tuple[Run, Description]]) -> pd.DataFrame:
         {
             "run": run.name,
             "experiment": about.experiment,
+            "task": about.task,
             "group": about.group,
             "label": labels[about.group],
             "seed": about.seed,
@@ -108,7 +109,7 @@ def status_table(described: Sequence[tuple[Run, Description]]) -> pd.DataFrame:
     table = pd.DataFrame(rows).set_index("run")
     counts = ["seed", "env_steps", "total_steps"]
     table[counts] = table[counts].astype("Int64")
-    table.insert(8, "copy_of", _copies(table))
+    table.insert(9, "copy_of", _copies(table))
     return table
 
 

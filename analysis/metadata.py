@@ -17,14 +17,16 @@ _NUMBERED = re.compile(r"^(?P<stem>.+?)[-_](?:seed[-_]?)?(?P<seed>\d+)$")  # PPO
 
 @dataclass(frozen=True)
 class Description:
-    """One run: its bindings, seed (None if unknown), experiment, group and status file.
+    """One run: its bindings, seed (None if unknown), experiment, task, group and status file.
 
+    `task` is the environment's id, empty if unknown.
     Runs of one `group` are repetitions: their configurations differ in nothing but the seed.
     """
 
     config: Config
     seed: int | None
     experiment: str
+    task: str
     group: str
     status: dict[str, Any] = field(default_factory=dict)
 
@@ -47,7 +49,7 @@ def describe(run: Run, files: Sequence[EventFile] = ()) -> Description:
     seed = next((seed for seed in seeds if isinstance(seed, int)), None)
     experiment = str(status.get("experiment") or stem)
     group = group_key({**config, "experiment": experiment}) if config else group_key({"": stem})
-    return Description(config, seed, experiment, group, status)
+    return Description(config, seed, experiment, _task(config), group, status)
 
 
 def _config(run: Run, files: Sequence[EventFile]) -> Config:
@@ -63,6 +65,12 @@ def _config(run: Run, files: Sequence[EventFile]) -> Config:
             elif "|param|value|" in text:
                 config |= parse_table(text)
     return config
+
+
+def _task(config: Config) -> str:
+    """Return the id of the environment that is trained in: `Environment.env_id`, or CleanRL's."""
+    names = [name for name in config if re.split(r"[./]", name)[-1] == "env_id"]
+    return str(config[min(names, key=len)]) if names else ""
 
 
 def _status(run: Run) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Notebooks, and the synthetic runs that they are shown on."""
