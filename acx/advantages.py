@@ -117,8 +117,11 @@ def normalize(advantages: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     count = tf.maximum(tf.reduce_sum(valid), 1.0)
     mean = tf.reduce_sum(advantages * valid) / count
     centered = (advantages - mean) * valid
+    # The mean of equal float32 numbers is off by rounding: center once more, and let no deviation
+    # within the mean's last digit count as variance.
+    centered = (centered - tf.reduce_sum(centered) / count) * valid
     std = tf.sqrt(tf.reduce_sum(tf.square(centered)) / count)
-    return centered / (std + 1e-8)
+    return centered / (std + 1e-8 + 1e-7 * tf.abs(mean))
 
 
 class Advantage(ABC):
