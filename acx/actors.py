@@ -90,10 +90,13 @@ class NumpyNetwork:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self.mirrored = self._steps(np.zeros(network.parameters.size, np.float32)) is not None
+        self.mirrored = (
+            self._steps(np.zeros(network.parameters.layout.size, np.float32)) is not None
+        )
         if not self.mirrored:
             self._compiled = tf.function(
-                lambda vector, x: network(network.parameters.split(vector), x), autograph=False
+                lambda vector, x: network(network.parameters.layout.split(vector), x),
+                autograph=False,
             )
 
     def load(self, vector: Array) -> None:
@@ -114,7 +117,7 @@ class NumpyNetwork:
         parts = dict(
             zip(
                 map(id, self._network.parameters.variables),
-                self._network.parameters.split_array(vector),
+                self._network.parameters.layout.split(vector),
                 strict=True,
             )
         )

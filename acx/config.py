@@ -13,7 +13,7 @@ import importlib.util  # gin's file search needs it to be imported
 import inspect
 import os
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import gin

@@ -47,7 +47,7 @@ class Observer(Protocol):
 class _Timer:
     """Seconds spent in each phase since the last report."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=lambda: {"collect": 0.0, "update": 0.0})
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
@@ -55,7 +55,7 @@ class _Timer:
         try:
             yield
         finally:
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+            self.seconds[phase] += time.perf_counter() - start
 
 
 @configurable
@@ -123,7 +123,10 @@ class Experiment:
 
     def policy_state(self) -> dict[str, np.ndarray]:
         """What acting needs: the weights and the observation statistics."""
-        state = {f"parameters/{part.name}": part.parameters for part in self.learner.parts}
+        state = {
+            f"parameters/{minimizer.name}": minimizer.parameters
+            for minimizer in self.learner.minimizers
+        }
         normalizer = self.agent.observation_normalizer
         if normalizer is not None:
             state |= {f"observations/{name}": value for name, value in normalizer.state().items()}
@@ -131,8 +134,8 @@ class Experiment:
 
     def load_policy_state(self, state: dict[str, np.ndarray]) -> None:
         """Take `policy_state` of a run with the same configuration."""
-        for part in self.learner.parts:
-            part.load(state[f"parameters/{part.name}"])
+        for minimizer in self.learner.minimizers:
+            minimizer.load(state[f"parameters/{minimizer.name}"])
         self.actor.load(self.learner.actor_parameters)
         normalizer = self.agent.observation_normalizer
         if normalizer is not None:
@@ -200,7 +203,6 @@ class Experiment:
         self.actor.load(self.learner.actor_parameters)
         normalizer = self.agent.observation_normalizer
         if normalizer is not None:
-            assert trajectory.raw_observations is not None
             normalizer.update(trajectory.raw_observations[trajectory.valid > 0])
 
     def _finish(self, env_steps: int, observers: Sequence[Observer]) -> None:
@@ -217,7 +219,7 @@ class Experiment:
         metrics = {name: total / self.log_every for name, total in self._sums.items()}
         self._sums = {}
         report = Report(env_steps, iterations, self._scalars(env_steps, metrics), self._episodes)
-        self._episodes, self._timer.seconds = [], {}
+        self._episodes, self._timer = [], _Timer()
         for observer in observers:
             observer.on_report(report)
 
@@ -241,10 +243,10 @@ class Experiment:
             scalars[f"time/{phase}_s"] = seconds
         scalars |= {f"train/{name}": value for name, value in metrics.items()}
         scalars.setdefault("train/entropy_loss", -metrics["entropy"])
-        scalars["train/n_updates"] = self.learner.parts[0].optimizer_steps
-        for part in self.learner.parts:
-            suffix = "" if part is self.learner.parts[0] else f"_{part.name}"
-            scalars[f"train/learning_rate{suffix}"] = self.learner.last_rates[part.name]
+        scalars["train/n_updates"] = self.learner.minimizers[0].optimizer_steps
+        for minimizer in self.learner.minimizers:
+            suffix = "" if minimizer is self.learner.minimizers[0] else f"_{minimizer.name}"
+            scalars[f"train/learning_rate{suffix}"] = self.learner.last_rates[minimizer.name]
         self._clock, self._steps_reported = now, env_steps
         return scalars
 

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from acx.config import PositiveInt, configurable
+from acx.layouts import Layout
 
 Activation = Literal["tanh", "relu", "elu", "silu", "gelu", "leaky_relu"]
 
@@ -58,10 +59,7 @@ class ParameterVector:
 
     def __init__(self, variables: Sequence[keras.Variable]) -> None:
         self.variables = list(variables)
-        self.shapes = [tuple(variable.shape) for variable in self.variables]
-        sizes = [int(np.prod(shape)) for shape in self.shapes]
-        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int).tolist()
-        self.size: int = self.offsets[-1]
+        self.layout = Layout([tuple(variable.shape) for variable in self.variables])
 
     def read(self) -> np.ndarray:
         """The variables' present values, float32 [size]."""
@@ -69,22 +67,8 @@ class ParameterVector:
 
     def assign(self, vector: np.ndarray) -> None:
         """Write a vector into the variables."""
-        for variable, part in zip(self.variables, self.split_array(vector), strict=True):
+        for variable, part in zip(self.variables, self.layout.split(vector), strict=True):
             variable.assign(part)
-
-    def split_array(self, vector: np.ndarray) -> list[np.ndarray]:
-        """Views into a NumPy vector, one a variable."""
-        return [
-            vector[start : start + int(np.prod(shape))].reshape(shape)
-            for start, shape in zip(self.offsets, self.shapes, strict=False)
-        ]
-
-    def split(self, vector: tf.Tensor) -> list[tf.Tensor]:
-        """Tensors shaped like the variables."""
-        return [
-            tf.reshape(vector[start : start + int(np.prod(shape))], shape)
-            for start, shape in zip(self.offsets, self.shapes, strict=False)
-        ]
 
 
 class Network:
@@ -106,14 +90,14 @@ class Network:
         self._places = [place[id(variable)] for variable in model.trainable_variables]
 
     def __call__(self, tensors: Sequence[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
-        """The model's output with `tensors` (from `ParameterVector.split`) as its weights."""
+        """The model's output with `tensors` (split from the vector) as its weights."""
         weights = [tensors[i] for i in self._places]
         outputs, _ = self.model.stateless_call(weights, [], inputs, training=False)
         return outputs
 
     def count(self) -> int:
         """Number of trainable weights."""
-        return sum(int(np.prod(self.parameters.shapes[i])) for i in self._places)
+        return sum(self.parameters.layout.sizes[i] for i in self._places)
 
 
 def sequential(

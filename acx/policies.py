@@ -27,7 +27,7 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 def categorical_log_prob(logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
     """log softmax(logits)[a]: logits [B, K], actions [B] of indices -> [B]."""
-    chosen = tf.one_hot(actions, logits.shape[-1], dtype=logits.dtype)
+    chosen = tf.one_hot(tf.cast(actions, tf.int32), logits.shape[-1], dtype=logits.dtype)
     return tf.reduce_sum(chosen * tf.nn.log_softmax(logits), axis=-1)
 
 
@@ -65,8 +65,7 @@ def unsquash(squashed: np.ndarray, bound: float = 1.0 - 1e-6) -> np.ndarray:
 class PolicyHead(ABC):
     """A family of distributions over actions; `build` fits it to an action space."""
 
-    action_shape: tuple[int, ...]
-    action_dtype: type
+    action_shape: tuple[int, ...]  # of a raw action, () for an index
 
     @abstractmethod
     def build(self, space: gymnasium.Space[Any]) -> None:
@@ -119,7 +118,6 @@ class CategoricalHead(PolicyHead):
     """
 
     action_shape = ()
-    action_dtype = np.int32
 
     def __init__(self, gain: Positive = 0.01) -> None:
         self.gain = gain
@@ -183,8 +181,6 @@ class AppendLogStd(keras.layers.Layer):
 
 class _DiagonalGaussianHead(PolicyHead):
     """Independent Gaussians over the raw actions [B, A] of a Box space."""
-
-    action_dtype = np.float32
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Collects rollouts: N environments stepped T times by the actor, into preallocated arrays."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from acx.actors import NumpyNetwork
 from acx.environments.normalization import ObservationNormalizer
 from acx.environments.vector import VectorEnvironment
 from acx.errors import RunError
+from acx.layouts import Layout
 from acx.policies import PolicyHead
 
 
@@ -20,20 +22,38 @@ class Episode:
     length: int
 
 
-@dataclass
-class Trajectory:
-    """One rollout, time-major. The arrays are reused by the next one."""
+def trajectory_layout(
+    rows: tuple[int, int], observation_shape: Sequence[int], action_shape: Sequence[int]
+) -> Layout:
+    """How a trajectory of [T, N] `rows` lies in one float32 vector: see `Trajectory`'s views."""
+    observation, action = tuple(observation_shape), tuple(action_shape)
+    return Layout([(*rows, *observation), (rows[1], *observation), (*rows, *action), *[rows] * 6])
 
-    observations: np.ndarray  # [T, N, ...] as the network saw them (normalized), float32
-    actions: np.ndarray  # [T, N, ...] raw: indices, or samples before squashing and clipping
-    rewards: np.ndarray  # [T, N] raw, float32
-    terminated: np.ndarray  # [T, N] float32, 0 or 1
-    truncated: np.ndarray  # [T, N] float32, 0 or 1; never with terminated
-    valid: np.ndarray  # [T, N] float32, 0 for rows that are no data
-    last_observations: np.ndarray  # [N, ...] that the last step led to, normalized
-    final_observations: np.ndarray  # [K, ...] of the K truncated rows in (t, n) order, normalized
-    raw_observations: np.ndarray | None  # [T, N, ...] before normalization, if there is one
-    episodes: list[Episode] = field(default_factory=list)
+
+class Trajectory:
+    """One rollout, time-major: float32 views into one vector. The next rollout reuses it."""
+
+    def __init__(
+        self, rows: tuple[int, int], observation_shape: Sequence[int], action_shape: Sequence[int]
+    ) -> None:
+        layout = trajectory_layout(rows, observation_shape, action_shape)
+        self.data = np.zeros(layout.size, np.float32)
+        (
+            self.observations,  # [T, N, ...] as the network saw them (normalized)
+            self.last_observations,  # [N, ...] that the last step led to, normalized
+            self.actions,  # [T, N, ...] raw: indices, or samples before squashing and clipping
+            self.rewards,  # [T, N] raw
+            self.terminated,  # [T, N] 0 or 1
+            self.truncated,  # [T, N] 0 or 1; never with terminated
+            self.valid,  # [T, N] 0 for rows that are no data
+            self.learned_rewards,  # [T, N] what the learner made of the rewards
+            self.final_values,  # [T, N] V of the final observation where truncated, else 0
+        ) = layout.split(self.data)
+        self.valid[:] = 1.0
+        # [K, ...] of the K truncated rows in (t, n) order, normalized
+        self.final_observations = np.empty((0, *observation_shape), np.float32)
+        self.raw_observations = np.empty((*rows, *observation_shape), np.float32)
+        self.episodes: list[Episode] = []
 
 
 class EpisodeStatistics:
@@ -90,18 +110,8 @@ class RolloutCollector:
         self.statistics = EpisodeStatistics(environments.num_envs)
         self.env_steps = 0
         self._raw = environments.reset()
-        rows = (rollout_length, environments.num_envs)
-        shape = self._raw.shape[1:]
         self._trajectory = Trajectory(
-            observations=np.empty((*rows, *shape), np.float32),
-            actions=np.empty((*rows, *head.action_shape), head.action_dtype),
-            rewards=np.empty(rows, np.float32),
-            terminated=np.empty(rows, np.float32),
-            truncated=np.empty(rows, np.float32),
-            valid=np.ones(rows, np.float32),
-            last_observations=np.empty((environments.num_envs, *shape), np.float32),
-            final_observations=np.empty((0, *shape), np.float32),
-            raw_observations=None if normalizer is None else np.empty((*rows, *shape), np.float32),
+            (rollout_length, environments.num_envs), self._raw.shape[1:], head.action_shape
         )
 
     def collect(self) -> Trajectory:
@@ -146,7 +156,6 @@ class RolloutCollector:
         if self.normalizer is None:
             out.observations[t] = self._raw
         else:
-            assert out.raw_observations is not None
             out.raw_observations[t] = self._raw
             out.observations[t] = self.normalizer.normalize(self._raw)
         return out.observations[t]

@@ -1,0 +1,185 @@
+"""Compiled gradient steps over shuffled minibatches, for weights that one optimizer trains."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from acx.errors import RunError
+from acx.layouts import Layout
+from acx.networks import ParameterVector
+from acx.optimizers import ClippedOptimizer
+
+Tensors = Sequence[tf.Tensor]
+Named = dict[str, tf.Tensor]
+# (weights, minibatch, hyperparameters) -> the loss of each head, and what to report.
+Losses = Callable[[Tensors, Named, Named], tuple[Named, Named]]
+
+
+class Minimizer:
+    """Trains the actor's weights, the critic's, or both where they share some.
+
+    Args:
+      name: for messages.
+      vector: the weights.
+      optimizer: steps them.
+      losses: what is minimized: the sum of the heads' losses.
+      columns: names and shapes of a minibatch's columns (without the row axis).
+      minibatches: (M, K): M gradient steps an iteration, of K rows each.
+      hyperparameters: names of the scalars that `losses` takes as inputs.
+      rows: rows of the batch that minibatches are drawn from.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        vector: ParameterVector,
+        optimizer: ClippedOptimizer,
+        losses: Losses,
+        columns: dict[str, tuple[int, ...]],
+        minibatches: tuple[int, int],
+        hyperparameters: Sequence[str],
+        rows: int,
+    ) -> None:
+        self.name = name
+        self.vector = vector
+        self.optimizer = optimizer
+        self.losses = losses
+        self.columns = columns
+        self.minibatches = minibatches
+        self.hyperparameters = list(hyperparameters)
+        self.variable = optimizer.build(vector.read())
+        self.parameters: np.ndarray = self.variable.numpy()
+        self.optimizer_steps = 0
+        self._metric_names: list[str] = []
+        self._width = Layout(list(columns.values())).size
+        self._program = tf.function(
+            self._minimize, jit_compile=True, autograph=False
+        ).get_concrete_function(
+            tf.TensorSpec((rows, self._width), tf.float32),
+            tf.TensorSpec((minibatches[0] * minibatches[1] + 1,), tf.int32),
+            tf.TensorSpec((minibatches[0] + len(self.hyperparameters),), tf.float32),
+        )
+
+    def load(self, parameters: np.ndarray) -> None:
+        """Replace the weights."""
+        self.variable.assign(parameters)
+        self.parameters = self.variable.numpy()
+
+    def gradient(
+        self, parameters: tf.Tensor, minibatch: Named, hyper: Named
+    ) -> tuple[tf.Tensor, Named]:
+        """Gradient of the summed losses as a flat vector, and the metrics of a minibatch.
+
+        Raises:
+          ValueError: a weight gets no gradient from any loss (found when tracing).
+        """
+        weights = self.vector.layout.split(parameters)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(weights)
+            losses, metrics = self.losses(weights, minibatch, hyper)
+        total, reached = tf.zeros_like(parameters), set()
+        for head, loss in losses.items():
+            gradients = tape.gradient(loss, weights)
+            reached |= {i for i, gradient in enumerate(gradients) if gradient is not None}
+            parts = [
+                tf.reshape(tf.zeros_like(weight) if gradient is None else gradient, [-1])
+                for gradient, weight in zip(gradients, weights, strict=True)
+            ]
+            flat = tf.concat(parts, axis=0)
+            metrics[f"grad_norm_{head}"] = tf.sqrt(tf.reduce_sum(tf.square(flat)))
+            total += flat
+        for i, variable in enumerate(self.vector.variables):
+            if i not in reached:
+                raise ValueError(
+                    f"the weight {variable.path} of the {self.name} gets no gradient: "
+                    "its output doesn't enter the loss, or left TensorFlow on the way"
+                )
+        return total, metrics
+
+    def _minimize(self, batch: tf.Tensor, integers: tf.Tensor, floats: tf.Tensor) -> tf.Tensor:
+        """Gradient steps over the minibatches, in place.
+
+        Returns:
+          [steps taken, 1 where all was finite, metric means..., parameters...]. Where a loss or
+          gradient was not finite, the weights and the optimizer are left as they were.
+        """
+        count, size = self.minibatches
+        rows, seed = tf.reshape(integers[:-1], (count, size)), integers[-1]
+        learning_rates = floats[:count]
+        scalars = tf.unstack(floats[count:])
+        hyper = dict(zip(self.hyperparameters, scalars, strict=True)) | {"seed": seed}
+        state = self.optimizer.state
+        before = [tf.identity(variable.value) for variable in state]
+
+        def step(i: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            minibatch = self._unpack(tf.gather(batch, rows[i]) if size < batch.shape[0] else batch)
+            parameters = tf.identity(self.variable.value)
+            gradient, metrics = self.gradient(parameters, minibatch, {**hyper, "step": i})
+            norm = self.optimizer.apply(gradient, learning_rates[i], hyper["clip_norm"])
+            self._metric_names = list(metrics)
+            values = tf.stack(list(metrics.values()))
+            good = tf.math.is_finite(norm) & tf.reduce_all(tf.math.is_finite(values))
+            return values, good, metrics.get("approx_kl", tf.constant(0.0)) <= hyper["kl_limit"]
+
+        def body(
+            i: tf.Tensor, sums: tf.Tensor, good: tf.Tensor, going: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+            values, fine, going = step(i)
+            return i + 1, sums + values, good & fine, going
+
+        sums, good, going = step(tf.constant(0))
+        taken = tf.constant(1)
+        if count > 1:
+            taken, sums, good, _ = tf.while_loop(
+                lambda i, sums, good, going: (i < count) & good & going,
+                body,
+                (taken, sums, good, going),
+            )
+        good &= tf.reduce_all(tf.math.is_finite(self.variable.value))
+        for variable, old in zip(state, before, strict=True):
+            variable.assign(tf.where(good, variable.value, old))
+        steps = tf.cast(taken, tf.float32)
+        head = tf.stack([steps, tf.cast(good, tf.float32)])
+        return tf.concat([head, sums / steps, tf.identity(self.variable.value)], axis=0)
+
+    def _unpack(self, matrix: tf.Tensor) -> Named:
+        """The columns of a minibatch [K, width] by name, each [K, *shape]."""
+        layout = Layout(list(self.columns.values()))
+        parts = tf.split(matrix, layout.sizes, axis=1)
+        return {
+            name: tf.reshape(part, (-1, *shape))
+            for (name, shape), part in zip(self.columns.items(), parts, strict=True)
+        }
+
+    def run(
+        self,
+        batch: tf.Tensor,
+        rows: np.ndarray,
+        seed: int,
+        learning_rates: np.ndarray,
+        hyper: dict[str, float],
+    ) -> dict[str, float]:
+        """Minimize; returns the metrics' means over the gradient steps taken.
+
+        Raises:
+          RunError: a loss or gradient was not finite; the weights are as before.
+        """
+        integers = np.append(rows, seed).astype(np.int32)
+        scalars = [hyper[name] for name in self.hyperparameters]
+        floats = np.append(learning_rates, scalars).astype(np.float32)
+        out = self._program(batch, tf.constant(integers), tf.constant(floats)).numpy()
+        names = self._metric_names
+        taken, good, *means = out[: len(names) + 2].tolist()
+        metrics = dict(zip(names, means, strict=True))
+        if not good:
+            first = next((n for n, v in metrics.items() if not np.isfinite(v)), "new weights")
+            raise RunError(
+                f"the {self.name}'s {first} is not finite in gradient step {int(taken)} of this "
+                f"iteration ({self.optimizer_steps + int(taken):,} in all): the {self.name}'s "
+                "weights are as before the iteration. Likely causes: a learning rate or reward "
+                "scale that is too large, or clip_norm off"
+            )
+        self.parameters = out[len(names) + 2 :]
+        self.optimizer_steps += int(taken)
+        return metrics
