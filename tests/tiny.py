@@ -1,0 +1,110 @@
+"""Tiny experiments, built in code, and what a test wants to know of their runs."""
+
+import numpy as np
+
+from acx.advantages import GAE
+from acx.agents import Agent
+from acx.critics import CriticHead
+from acx.environments.factory import Environment
+from acx.evaluation import Evaluation
+from acx.experiment import Experiment
+from acx.learner import Learner
+from acx.networks import MLP
+from acx.objectives import ClippedSurrogate, CriticLoss
+from acx.optimizers import ClippedOptimizer, OptimizerFactory
+from acx.policies import CategoricalHead
+
+
+def optimizer(algorithm="adam", learning_rate=1e-2, clip_norm=0.5):
+    return ClippedOptimizer(OptimizerFactory(algorithm, learning_rate), clip_norm)
+
+
+def experiment(
+    env_id="toys:Noisy-v0",
+    *,
+    env_options=None,
+    num_envs=2,
+    vectorization="sync",
+    rollout_length=8,
+    iterations=1,
+    head=None,
+    hidden_sizes=(4,),
+    shared_torso=False,
+    observation_normalizer=None,
+    reward_normalizer=None,
+    advantage=None,
+    objective=None,
+    critic_loss=None,
+    actor_optimizer=None,
+    critic_optimizer=None,
+    evaluation=None,
+    seed=0,
+    log_every=1,
+    **learner,
+):
+    """An Experiment, not yet built; keywords that are not named here go to the learner."""
+    return Experiment(
+        Environment(env_id, num_envs, vectorization, env_options),
+        Agent(
+            head or CategoricalHead(),
+            CriticHead(),
+            MLP(hidden_sizes),
+            None if shared_torso else MLP(hidden_sizes),
+            observation_normalizer,
+            reward_normalizer,
+        ),
+        Learner(
+            advantage or GAE(),
+            objective or ClippedSurrogate(),
+            critic_loss or CriticLoss(),
+            actor_optimizer or optimizer(),
+            None if shared_torso else critic_optimizer or optimizer(),
+            **learner,
+        ),
+        evaluation or Evaluation(episodes=2, final_episodes=2),
+        total_steps=iterations * rollout_length * num_envs,
+        rollout_length=rollout_length,
+        log_every=log_every,
+        seed=seed,
+    )
+
+
+class Recorder:
+    """An observer that keeps everything."""
+
+    def __init__(self):
+        self.reports = []
+        self.evaluations = []
+
+    def on_report(self, report):
+        self.reports.append(report)
+
+    def on_evaluation(self, env_steps, result, final):
+        self.evaluations.append((env_steps, result, final))
+
+    def close(self):
+        pass
+
+    def scalars(self, tag):
+        """The tag's value in every report."""
+        return [report.scalars[tag] for report in self.reports]
+
+
+def train(experiment):
+    """Build and run; returns the recorder."""
+    experiment.build()
+    recorder = Recorder()
+    experiment.run([recorder])
+    return recorder
+
+
+def weights(experiment):
+    """All weights and statistics as one dictionary of copies."""
+    return {name: np.array(value) for name, value in experiment.policy_state().items()}
+
+
+def set_linear_critic(experiment, slope, intercept=0.0):
+    """V(s) = slope · s + intercept, for one-dimensional observations and no hidden layers."""
+    state = experiment.policy_state()
+    state["parameters/critic"] = np.array([slope, intercept], np.float32)
+    experiment.load_policy_state(state)
