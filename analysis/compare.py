@@ -17,6 +17,7 @@ from analysis.errors import AnalysisError
 from analysis.folders import find_runs
 from analysis.load import load_configs, load_runs, load_status
 from analysis.summary import group_summary, return_tag, run_summary
+from analysis.wording import number
 
 ROWS = 20  # differing bindings and seeds shown
 SHORT = 16  # characters of a name that fits a column
@@ -105,9 +106,9 @@ def _sides(names: tuple[str, str], summaries: Sequence[pd.DataFrame], tag: str) 
         grid.add_row(
             name,
             str(group["n"]),
-            number(group["mean"]),
-            number(group["std"]),
-            number(group["iqm"]),
+            number(group["mean"]) or "–",
+            number(group["std"]) or "–",
+            number(group["iqm"]) or "–",
             f"{number(group['low'])} to {number(group['high'])}" if group["scored"] > 1 else "–",
             str(group["diverged"] or "–"),
         )
@@ -119,7 +120,7 @@ def _pairs(names: tuple[str, str], result: Comparison, summaries: Sequence[pd.Da
     grid = _grid("Seed by seed", "seed", *names, "difference")
     rows = zip(seeds, result.first_finals, result.second_finals, strict=True)
     for seed, a, b in list(rows)[:ROWS]:
-        grid.add_row(str(seed), number(a), number(b), f"{a - b:+,.4g}")
+        grid.add_row(str(seed), number(a), number(b), ("+" if a > b else "") + number(a - b))
     return grid
 
 
@@ -130,13 +131,6 @@ def _differences(names: tuple[str, str], differences: pd.DataFrame) -> Table:
     if len(differences) > ROWS:
         grid.add_row(f"… and {len(differences) - ROWS} more", "", "")
     return grid
-
-
-def number(value: float) -> str:
-    """Write a number for a table cell: four digits, thousands separated, "–" for none."""
-    if pd.isna(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from scipy import stats
 
 from analysis.errors import AnalysisError
 from analysis.statistics import probability_of_improvement
+from analysis.wording import number
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -65,14 +66,12 @@ class Comparison:
             (self.first, self.second, 1) if self.difference >= 0 else (self.second, self.first, -1)
         )
         low, high = sorted((sign * self.low, sign * self.high))
-        size = (
-            f"by {_number(abs(self.difference))} (95 % interval {_number(low)} to {_number(high)})"
-        )
+        size = f"by {number(abs(self.difference))} (95 % interval {number(low)} to {number(high)})"
         if self.difference == low == high == 0:
             return f"{self.first} and {self.second} end with the same returns in every run."
         if math.isnan(low):
             return (
-                f"{ahead} is ahead of {behind} by {_number(abs(self.difference))}, but one run a "
+                f"{ahead} is ahead of {behind} by {number(abs(self.difference))}, but one run a "
                 "side says nothing about other seeds: run at least 3 seeds of each."
             )
         if self.decided:
@@ -214,7 +213,3 @@ def _needed(a: NDArray[np.float64], b: NDArray[np.float64], paired: bool) -> int
 def _certainty(p_value: float) -> str:
     certainty = 1 - p_value
     return "more than 99.9 %" if certainty > 0.999 else f"{100 * certainty:.1f} %"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"

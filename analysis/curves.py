@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from analysis.errors import AnalysisError
 
 
-def common_grid(table: pd.DataFrame, tag: str, points: int = 100) -> NDArray[np.float64]:
+def common_grid(table: pd.DataFrame, tag: str, points: int = 200) -> NDArray[np.float64]:
     """Return the steps [n] at which all runs are compared.
 
-    These are the steps that were logged where all runs share them, else `points` even ones over
-    the span of all runs.
+    These are the steps that were logged where all runs share them and they are at most `points`,
+    else `points` even ones over the span of all runs.
 
     Raises:
         AnalysisError: no run has the tag.
@@ -21,7 +21,7 @@ def common_grid(table: pd.DataFrame, tag: str, points: int = 100) -> NDArray[np.
         raise AnalysisError(f"no run has the tag {tag!r}")
     steps = rows.groupby("run", observed=True)["step"].agg(tuple)
     longest = max(steps, key=len)
-    if all(run == longest[: len(run)] for run in steps):
+    if len(longest) <= points and all(run == longest[: len(run)] for run in steps):
         return np.array(longest, np.float64)
     return np.linspace(rows["step"].min(), rows["step"].max(), points)
 

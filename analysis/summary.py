@@ -15,7 +15,7 @@ from analysis.statistics import (
 RETURN = "eval/mean_reward"
 TRAINING_RETURN = "rollout/ep_rew_mean"
 FINAL_SHARE = 0.1  # the final return is the mean over this last part of a run's evaluations
-UNFINISHED = {"running", "failed", "interrupted", "diverged"}
+UNFINISHED = {"running", "failed", "interrupted"}
 REPETITIONS = 2000
 
 

@@ -61,7 +61,7 @@ def write_run(folder: Path, setting: Setting, seed: int) -> None:
     folder.mkdir(parents=True)
     diverges = (setting.reward_scale, setting.clip_norm, seed) == (10.0, 2.0, 2)
     (folder / "config.gin").write_text(_config(setting, seed))
-    generator = np.random.default_rng([seed, *map(ord, setting.experiment)])
+    generator = np.random.default_rng([seed, *repr(setting).encode()])
     # The writer also records when it was opened; the demo's points carry made-up times.
     writer = EventFileWriter(str(folder))
     last = STEPS[-1]

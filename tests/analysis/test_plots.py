@@ -1,0 +1,133 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from analysis import AnalysisError, load_configs, load_runs, load_status, plots
+from analysis.importance import importance
+from analysis.styles import COLORS, short_names, styles
+from analysis.summary import group_summary, run_summary
+
+
+@pytest.fixture
+def axes():
+    return Figure(layout="constrained").subplots()
+
+
+@pytest.fixture
+def sweep(make_run):
+    """Rate 1 or 2, scale 1 or 2, two seeds; the final return is 10 rate + scale + seed."""
+    for rate in (1, 2):
+        for scale in (1, 2):
+            for seed in (0, 1):
+                final = 10.0 * rate + scale + seed
+                returns = [0.0, final] if (rate, scale, seed) != (2, 1, 1) else [0.0, math.nan]
+                config = {"rate": rate, "scale": scale, "seed": seed}
+                root = make_run(f"{rate}/{scale}/{seed}", config, returns).parents[2]
+    table, status = load_runs(root), load_status(root)
+    return table, run_summary(table, status, "eval/mean_reward"), load_configs(root)
+
+
+def test_curves_show_means_and_where_a_run_diverged(axes, sweep):
+    table, summary, _ = sweep
+    look = plots.look_of(summary)
+    plots.learning_curves(axes, table, summary, "eval/mean_reward", look)
+    lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
+    best = lines["rate=2 scale=2 (2 seeds)"]
+    np.testing.assert_allclose(best.get_xdata(), [1000, 2000])
+    np.testing.assert_allclose(best.get_ydata(), [0, 22.5])
+    assert to_hex(best.get_color()).upper() == look["pendulum rate=2 scale=2"].color
+    marks = [line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "X"]
+    assert [1000.0, 0.0] in [point for line in marks for point in line]
+
+
+def test_a_group_has_one_color_in_all_figures(sweep):
+    table, summary, _ = sweep
+    look = plots.look_of(summary)
+    first, second, third = (Figure().subplots() for _ in range(3))
+    plots.learning_curves(first, table, summary, "eval/mean_reward", look)
+    plots.profiles(second, summary, look)
+    plots.intervals(third, group_summary(summary), look)
+    curves = {line.get_label().split(" (")[0]: line.get_color() for line in first.lines}
+    shares = {line.get_label(): line.get_color() for line in second.lines}
+    assert len(shares) == 4
+    assert all(curves[name] == color for name, color in shares.items())
+    names = [text.get_text().split(" (")[0] for text in third.get_yticklabels()]
+    dots = [line for line in third.lines if line.get_marker() == "o"]
+    assert {name: dot.get_color() for name, dot in zip(names, dots, strict=True)} == shares
+
+
+def test_a_diverged_run_counts_as_the_worst_in_a_profile(axes, sweep):
+    _, summary, _ = sweep
+    plots.profiles(axes, summary, plots.look_of(summary))
+    (line,) = (line for line in axes.lines if line.get_label() == "rate=2 scale=1")
+    assert line.get_ydata()[0] == 0.5
+
+
+def test_a_heat_map_puts_each_mean_into_its_cell(axes, sweep):
+    _, summary, configs = sweep
+    plots.heat_map(axes, summary, configs, x="scale", y="rate")
+    columns = [label.get_text() for label in axes.get_xticklabels()]
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    cells = {
+        (
+            rows[round(text.get_position()[1])],
+            columns[round(text.get_position()[0])],
+        ): text.get_text()
+        for text in axes.texts
+    }
+    assert cells == {
+        ("1", "1"): "11.5",
+        ("1", "2"): "12.5",
+        ("2", "1"): "21\n1 diverged",
+        ("2", "2"): "22.5",
+    }
+    image = axes.images[0].get_array()
+    assert image[rows.index("2"), columns.index("2")] == 22.5
+    assert rows == ["2", "1"]  # the larger value on top, as on an axis
+
+
+def test_a_heat_map_of_an_unknown_binding_is_refused(axes, sweep):
+    _, summary, configs = sweep
+    with pytest.raises(AnalysisError, match="no configuration binds 'gamma'"):
+        plots.heat_map(axes, summary, configs, x="gamma", y="rate")
+
+
+def grid(effect):
+    rows = [(a, b, seed) for a in (0, 1) for b in (0, 1) for seed in (0, 1)]
+    configs = pd.DataFrame(rows, columns=["a", "b", "seed"])
+    return configs.apply(lambda row: float(effect(*row)), axis=1), configs
+
+
+def test_importance_worked_out_by_hand():
+    """Variances of 4a, 2b and seed on a balanced grid: 4, 1 and 1/4."""
+    finals, configs = grid(lambda a, b, seed: 4 * a + 2 * b + seed)
+    shares = importance(finals, configs, ["b", "a"])
+    assert list(shares.index) == ["a", "b", "interactions", "seeds"]
+    np.testing.assert_allclose(shares, np.array([4, 1, 0, 0.25]) / 5.25, atol=1e-12)
+
+
+def test_a_pure_interaction_is_nobodys_main_effect():
+    finals, configs = grid(lambda a, b, _: a != b)
+    assert importance(finals, configs, ["a", "b"]).tolist() == [0, 0, 1, 0]
+    with pytest.raises(AnalysisError, match="nothing was swept"):
+        importance(finals, configs, [])
+
+
+def test_styles_are_distinct_and_keep_to_their_names():
+    labels = [f"group {index}" for index in range(20)]
+    assert len({style.color for style in styles(labels[:7]).values()}) == 7
+    assert len(set(styles(labels).values())) == 20
+    assert styles(["b", "a"]) == styles(["a", "b"])
+    alone = [styles([label])[label].color for label in labels]
+    assert set(alone) <= set(COLORS)
+    assert len(set(alone)) > 3
+
+
+def test_the_shared_experiment_is_left_out_of_names():
+    assert short_names(["x a=1", "x a=2"]) == {"x a=1": "a=1", "x a=2": "a=2"}
+    assert short_names(["x a=1", "y"]) == {"x a=1": "x a=1", "y": "y"}
+    assert short_names(["x"]) == {"x": "x"}
