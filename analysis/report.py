@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         from analysis.report_page import report
     except ModuleNotFoundError as error:
         raise AnalysisError(
-            f"the report needs {error.name}: pip install 'acx[plots]'; tables don't (--format=csv)"
+            f"the report needs {str(error.name).split('.')[0]}: pip install 'acx[plots]'; tables don't (--format=csv)"
         ) from None
     out = given.out or Path("report.html")
     title = ", ".join(Path(path).name or str(path) for path in given.logdir)
