@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 HEADER = 12  # uint64 length and its checksum
 FRAME = 16  # header and the payload's checksum
 BLOCK = 8 << 20
+STRIDE = 256  # records followed one by one before a repetition is looked for
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
@@ -131,16 +132,8 @@ def _walk(
     Returns payload starts and lengths, the position of the first record that isn't among them, and
     why that one is bad (None where it may only need more bytes).
     """
-    begins: list[int] = []
-    append, length_at, size = begins.append, _LENGTH.unpack_from, len(buffer)
-    end = position
-    while end + FRAME <= size:
-        following = end + FRAME + length_at(buffer, end)[0]
-        if following > size:
-            break
-        append(end)
-        end = following
-    edges = np.array([*begins, end], np.int64)
+    edges = _edges(buffer, position)
+    end = int(edges[-1])
     starts, lengths = edges[:-1] + HEADER, np.diff(edges) - FRAME
     bad = np.flatnonzero(~_payloads_match(buffer, starts, lengths))
     if len(bad):
@@ -149,10 +142,54 @@ def _walk(
         sound = _header_matches(buffer, position)
         reason = "the record's checksum is wrong" if sound else "the record's header is wrong"
         return starts[:first], lengths[:first], position, reason
-    if end + HEADER <= size and not _header_matches(buffer, end):
+    if end + HEADER <= len(buffer) and not _header_matches(buffer, end):
         return starts, lengths, end, "the record's header is wrong"
-    unfinished = final and end < size
+    unfinished = final and end < len(buffer)
     return starts, lengths, end, "the last record is incomplete" if unfinished else None
+
+
+def _edges(buffer: bytes, position: int) -> NDArray[np.int64]:
+    """Return where each record begins from `position` on, and where the last whole one ends."""
+    parts, size, length_at = [], len(buffer), _LENGTH.unpack_from
+    while True:
+        begins: list[int] = []
+        end, stop = position, False
+        while len(begins) < STRIDE and not stop:
+            following = end + FRAME + length_at(buffer, end)[0] if end + FRAME <= size else size + 1
+            stop = following > size
+            if not stop:
+                begins.append(end)
+                end = following
+        parts.append(np.array(begins, np.int64))
+        if stop:
+            return np.concatenate([*parts, [end]])
+        repeated = _repetitions(buffer, np.array([*begins, end], np.int64))
+        parts.append(repeated[:-1])
+        position = int(repeated[-1])
+
+
+def _repetitions(buffer: bytes, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Go on from the last edge as long as the lengths of the records before it repeat.
+
+    A writer logs the same tags again and again, so that lengths have a period; whether they keep
+    it is read at all expected places at once.
+    """
+    sizes = np.diff(edges)
+    period = next((n for n in range(1, STRIDE // 2) if (sizes[n:] == sizes[:-n]).all()), None)
+    last = int(edges[-1])
+    if period is None:
+        return edges[-1:]
+    cycle = sizes[-period:]
+    rounds = (len(buffer) - last - 8) // int(cycle.sum())
+    if rounds < 1:
+        return edges[-1:]
+    expected = np.tile(cycle, rounds)
+    begins = last + np.concatenate([[0], np.cumsum(expected)])
+    words = np.frombuffer(buffer, np.uint8)[begins[:-1, None] + np.arange(8)]
+    lengths = np.ascontiguousarray(words).view("<u8")[:, 0]
+    kept = lengths == (expected - FRAME).astype(np.uint64)
+    count = len(kept) if kept.all() else int(kept.argmin())
+    return begins[: count + 1]
 
 
 def _payloads_match(

@@ -77,8 +77,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         from analysis.report_page import report
     except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
         raise AnalysisError(
-            f"the report needs {str(error.name).split('.')[0]}: pip install 'acx[plots]'; tables don't (--format=csv)"
+            f"the report needs {package}: pip install 'acx[plots]'; tables don't (--format=csv)"
         ) from None
     out = given.out or Path("report.html")
     title = ", ".join(Path(path).name or str(path) for path in given.logdir)

@@ -149,6 +149,18 @@ def test_records_do_not_depend_on_the_block_size(tmp_path_factory, sizes, block_
     assert damages == []
 
 
+@settings(max_examples=60, deadline=None)
+@given(cycle=st.lists(st.integers(0, 40), min_size=1, max_size=9), extra=SIZES)
+def test_a_long_repetition_and_its_end_are_followed_exactly(tmp_path_factory, cycle, extra):
+    path = tmp_path_factory.mktemp("cycles") / "e"
+    sizes = cycle * (1500 // len(cycle)) + extra + cycle * 40
+    payloads = [index.to_bytes(2, "big") * size for index, size in enumerate(sizes)]
+    path.write_bytes(b"".join(map(record, payloads)))
+    damages = []
+    assert payloads_of(path, damages, 1 << 16) == payloads
+    assert damages == []
+
+
 def payloads_of(path, damages, block_size=1 << 20):
     return [
         block.buffer[start : start + length]
