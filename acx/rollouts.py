@@ -1,7 +1,8 @@
 """Collects rollouts: N environments stepped T times by the actor, into preallocated arrays."""
 
+import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from acx.environments.vector import VectorEnvironment
 from acx.errors import RunError
 from acx.layouts import Layout
 from acx.policies import PolicyHead
+from acx.seeding import generator_state, load_generator_state
+from acx.states import State, merged, part
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,17 @@ class Episode:
 
     episode_return: float
     length: int
+
+
+def episodes_array(episodes: Iterable[Episode]) -> np.ndarray:
+    """Episodes as float64 [K, 2]."""
+    rows = [(episode.episode_return, episode.length) for episode in episodes]
+    return np.array(rows, np.float64).reshape(-1, 2)
+
+
+def episodes_list(array: np.ndarray) -> list[Episode]:
+    """The inverse of `episodes_array`."""
+    return [Episode(float(episode_return), int(length)) for episode_return, length in array]
 
 
 def trajectory_layout(
@@ -64,6 +78,22 @@ class EpisodeStatistics:
         self.lengths = np.zeros(num_envs, np.int64)
         self.recent: deque[Episode] = deque(maxlen=100)
         self.finished = 0
+
+    def state(self) -> State:
+        """Everything, as arrays."""
+        return {
+            "returns": self.returns.copy(),
+            "lengths": self.lengths.copy(),
+            "recent": episodes_array(self.recent),
+            "finished": np.asarray(self.finished),
+        }
+
+    def load_state(self, state: State) -> None:
+        """Go on from `state()`."""
+        self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
+        self.recent.clear()
+        self.recent.extend(episodes_list(state["recent"]))
+        self.finished = int(state["finished"])
 
     def add(self, rewards: np.ndarray, done: np.ndarray, valid: np.ndarray | None) -> list[Episode]:
         """Count one step [N]; returns the episodes that it ended."""
@@ -114,6 +144,35 @@ class RolloutCollector:
             (rollout_length, environments.num_envs), self._raw.shape[1:], head.action_shape
         )
 
+    def state(self) -> State:
+        """Everything that the next rollout depends on, but the actor and the normalizer."""
+        return {
+            "env_steps": np.asarray(self.env_steps),
+            "observations": np.array(self._raw),
+            "rng": generator_state(self.rng),
+            **merged(
+                {"statistics": self.statistics.state(), "environments": self.environments.state()}
+            ),
+        }
+
+    def load_state(self, state: State) -> bool:
+        """Go on from `state()`; returns whether the open episodes could be continued.
+
+        Where they could not (an environment that resets by itself, or isn't deterministic), new
+        episodes are started, and the partial returns of the old ones are dropped.
+        """
+        self.env_steps = int(state["env_steps"])
+        load_generator_state(self.rng, state["rng"])
+        self.statistics.load_state(part(state, "statistics"))
+        replayed = self.environments.replay(part(state, "environments"))
+        if replayed is not None and np.array_equal(replayed, state["observations"]):
+            self._raw = replayed
+            return True
+        self._raw = self.environments.reset()
+        self.statistics.returns[:] = 0.0
+        self.statistics.lengths[:] = 0
+        return False
+
     def collect(self) -> Trajectory:
         """Step every environment T times.
 
@@ -139,14 +198,10 @@ class RolloutCollector:
             done = step.terminated | step.truncated
             out.episodes += self.statistics.add(step.rewards, done, step.valid)
             self._raw = step.observations
+        final = np.concatenate(finals) if finals else np.empty((0, *self._raw.shape[1:]))
+        self._check_finite(out, final)
         out.last_observations[:] = self._normalized(self._raw)
-        shape = out.last_observations.shape[1:]
-        out.final_observations = (
-            self._normalized(np.concatenate(finals))
-            if finals
-            else np.empty((0, *shape), np.float32)
-        )
-        self._check_finite(out)
+        out.final_observations = self._normalized(final)
         self.env_steps += int(out.valid.sum())
         return out
 
@@ -165,20 +220,27 @@ class RolloutCollector:
             return np.asarray(observations, np.float32)
         return self.normalizer.normalize(observations)
 
-    def _check_finite(self, out: Trajectory) -> None:
-        for name, array in (
-            ("observation", out.observations),
-            ("reward", out.rewards),
-            ("observation", out.last_observations[None]),
+    def _check_finite(self, out: Trajectory, final: np.ndarray) -> None:
+        """Refuse NaN and infinity, in what the environments returned: normalizing clips."""
+        seen = out.observations if self.normalizer is None else out.raw_observations
+        every = np.argwhere(np.ones_like(out.rewards))
+        rows = out.rewards.size
+        for name, array, places in (
+            ("observation", seen.reshape(rows, -1), every),
+            ("reward", out.rewards.reshape(rows, 1), every),
+            ("observation", self._raw.reshape(len(self._raw), -1), every[-len(self._raw) :]),
+            (
+                "observation",
+                final.reshape(len(final), math.prod(final.shape[1:])),
+                np.argwhere(out.truncated > 0),
+            ),
         ):
-            finite = np.isfinite(array).reshape(*array.shape[:2], -1).all(axis=-1)
-            if not finite.all():
-                t, i = np.argwhere(~finite)[0]
+            bad = np.flatnonzero(~np.isfinite(array).all(axis=-1))
+            if len(bad):
+                t, i = places[bad[0]]
                 step = self.env_steps + int(t) * len(self._raw)
                 raise RunError(
-                    f"environment {i} returned the {name} {array[t, i]} about "
+                    f"environment {i} returned the {name} {array[bad[0]]} about "
                     f"{step:,} environment steps into training: it is not finite, so this "
                     "rollout was thrown away and the weights are as before it"
                 )
-        if not np.isfinite(out.final_observations).all():
-            raise RunError("an episode's final observation is not finite")
