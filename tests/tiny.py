@@ -13,6 +13,8 @@ from acx.networks import MLP
 from acx.objectives import ClippedSurrogate, CriticLoss
 from acx.optimizers import ClippedOptimizer, OptimizerFactory
 from acx.policies import CategoricalHead
+from acx.rollouts import RolloutCollector
+from acx.seeding import Stream, episode_seed, generator
 
 
 def optimizer(algorithm="adam", learning_rate=1e-2, clip_norm=0.5):
@@ -101,6 +103,24 @@ def train(experiment):
 def weights(experiment):
     """All weights and statistics as one dictionary of copies."""
     return {name: np.array(value) for name, value in experiment.policy_state().items()}
+
+
+def collector(experiment):
+    """A collector that repeats the rollouts of a built experiment; close its environments."""
+    environments = experiment.environment.make(
+        experiment.environment.num_envs,
+        lambda i, e: episode_seed(experiment.seed, Stream.TRAINING_EPISODES, i, e),
+    )
+    agent = experiment.agent
+    rng = generator(experiment.seed, Stream.ACTIONS)
+    return RolloutCollector(
+        environments,
+        agent.policy_head,
+        experiment.actor,
+        agent.observation_normalizer,
+        experiment.rollout_length,
+        rng,
+    )
 
 
 def set_linear_critic(experiment, slope, intercept=0.0):

@@ -11,6 +11,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 
 def unbounded(*shape):
@@ -129,6 +130,7 @@ FAULTS = {
     "observation None": lambda o, r: (None, r, False, False, {}),
     "observation list": lambda o, r: (o.tolist(), r, False, False, {}),
     "observation nan": lambda o, r: (o * np.float32(np.nan), r, False, False, {}),
+    "observation inf": lambda o, r: (o * np.float32(np.inf), r, False, False, {}),
     "observation shape": lambda o, r: (np.zeros(5, np.float32), r, False, False, {}),
     "observation dtype": lambda o, r: (o.astype(np.complex64), r, False, False, {}),
     "four values": lambda o, r: (o, r, False, {}),
@@ -205,6 +207,22 @@ class Composite(gymnasium.Env):
     def step(self, action):
         return self._observe(), 1.0, False, True, {}
 
+
+def _counters(mode):
+    def make(num_envs=1, **options):
+        makers = [lambda: Counter(**options)] * num_envs
+        return SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
+
+    return make
+
+
+for _mode in AutoresetMode:
+    gymnasium.register(
+        f"Counter{_mode.value}-v0",
+        entry_point=Counter,
+        vector_entry_point=_counters(_mode),
+        order_enforce=False,
+    )
 
 for _class in (Counter, Noisy, Chasing, Faulty, Composite):
     gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, order_enforce=False)
