@@ -8,15 +8,16 @@ import contextlib
 import hashlib
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from acx.errors import RunError
-
-State = dict[str, np.ndarray]
+from acx.states import State
 
 DIGEST_SIZE = hashlib.sha256().digest_size
+SUFFIX = ".ckpt"
 
 
 def save(path: Path, state: State) -> None:
@@ -66,3 +67,50 @@ def load(path: Path) -> State:
         raise RunError(f"the checkpoint {path} is damaged: its checksum doesn't match")
     with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+class CheckpointFolder:
+    """The newest checkpoints of a run, named by their environment steps.
+
+    Args:
+      folder: is created where missing; what a killed writer left over is removed.
+      keep: how many are kept.
+    """
+
+    def __init__(self, folder: Path, keep: int = 3) -> None:
+        self.folder = folder
+        self.keep = keep
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def clean(self) -> None:
+        """Remove what a killed writer left over."""
+        for leftover in self.folder.glob(f".*{SUFFIX}.tmp"):
+            leftover.unlink()
+
+    def paths(self) -> list[Path]:
+        """All checkpoints, newest first."""
+        return sorted(self.folder.glob(f"step-*{SUFFIX}"), reverse=True)
+
+    def save(self, env_steps: int, state: State) -> None:
+        """Write the checkpoint of `env_steps`, then drop the oldest beyond `keep`."""
+        save(self.folder / f"step-{env_steps:012d}{SUFFIX}", state)
+        for old in self.paths()[self.keep :]:
+            old.unlink()
+
+    def newest(self, warn: Callable[[str], None]) -> tuple[int, State] | None:
+        """The newest whole checkpoint with its environment steps, or None where there is none.
+
+        Damaged ones are named to `warn` and passed over.
+
+        Raises:
+          RunError: there are checkpoints, and all are damaged.
+        """
+        paths = self.paths()
+        for path in paths:
+            try:
+                return int(path.stem.removeprefix("step-")), load(path)
+            except RunError as error:
+                warn(f"{error}; trying the one before")
+        if paths:
+            raise RunError(f"none of the {len(paths)} checkpoints in {self.folder} can be read")
+        return None

@@ -99,10 +99,16 @@ class Binding:
 class _Macro:
     name: str
 
+    def __repr__(self) -> str:
+        return f"%{self.name}"
+
 
 @dataclasses.dataclass(frozen=True)
 class _Reference:
     selector: str
+
+    def __repr__(self) -> str:
+        return f"@{self.selector}"
 
 
 class _ScanDelegate(config_parser.ParserDelegate):
@@ -349,6 +355,22 @@ def _is_unrepresentable(binding: Binding) -> bool:
 def resolved() -> str:
     """The full configuration in force, defaults included, as gin text that re-creates it."""
     return gin.operative_config_str()
+
+
+def differences(before: str, after: str) -> list[str]:
+    """What two resolved configurations disagree on, each as "name = old (now new)"."""
+
+    def values(text: str) -> dict[str, str]:
+        found = Scan()
+        _scan_text(text, "", found)
+        return {binding.name: repr(binding.value) for binding in found.bindings}
+
+    old, new = values(before), values(after)
+    return [
+        f"{name} = {old.get(name, 'nothing')} (now {new.get(name, 'nothing')})"
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
 
 
 def macro(found: Scan, name: str) -> Any:

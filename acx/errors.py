@@ -1,4 +1,4 @@
-"""The two kinds of failure that acx reports in one line instead of a traceback."""
+"""Endings that acx reports in one line instead of a traceback."""
 
 
 class ConfigError(ValueError):
@@ -13,3 +13,11 @@ class ConfigError(ValueError):
 
 class RunError(RuntimeError):
     """A run that had to stop: a faulty environment, a value that is not finite (exit code 3)."""
+
+
+class Interrupted(Exception):
+    """A run that stopped because it was asked to (exit code 128 + the signal's number)."""
+
+    def __init__(self, signum: int, message: str) -> None:
+        super().__init__(message)
+        self.signum = signum

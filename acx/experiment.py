@@ -1,61 +1,28 @@
 """The experiment: composes the components and runs the loop."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from acx.actors import NumpyNetwork
 from acx.agents import Agent
-from acx.config import PositiveInt, configurable
+from acx.config import NonNegative, PositiveInt, configurable
 from acx.environments.factory import Environment
 from acx.errors import ConfigError
 from acx.evaluation import Evaluation, EvaluationResult, evaluate
 from acx.learner import Learner
-from acx.rollouts import Episode, RolloutCollector, Trajectory
+from acx.reports import Observer, Reporter
+from acx.rollouts import RolloutCollector, Trajectory
 from acx.schedules import Progress
 from acx.seeding import Stream, episode_seed, generator
+from acx.states import State, merged, part
+
+SaveCheckpoint = Callable[[int, State], None]
 
 
-@dataclass(frozen=True)
-class Report:
-    """What observers receive after an iteration that is logged."""
-
-    env_steps: int
-    iterations: int
-    scalars: dict[str, float]  # by TensorBoard tag
-    episodes: Sequence[Episode]  # finished since the last report
-
-
-class Observer(Protocol):
-    """Watches a run. Observers never change it."""
-
-    def on_report(self, report: Report) -> None:
-        """An iteration that is logged."""
-
-    def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
-        """An evaluation during (`final` False) or after training."""
-
-    def close(self) -> None:
-        """The run is over, however it ended."""
-
-
-@dataclass
-class _Timer:
-    """Seconds spent in each phase since the last report."""
-
-    seconds: dict[str, float] = field(default_factory=lambda: {"collect": 0.0, "update": 0.0})
-
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[phase] += time.perf_counter() - start
+class Stopped(Exception):
+    """The run was asked to stop, and has saved itself."""
 
 
 @configurable
@@ -70,6 +37,7 @@ class Experiment:
       total_steps: the budget in environment steps, all environments together; never exceeded.
       rollout_length: steps of each environment between updates (T).
       log_every: iterations between reports to TensorBoard and the other observers.
+      checkpoint_seconds: seconds between checkpoints; when they are taken changes no result.
       seed: the root of every random stream.
     """
 
@@ -82,6 +50,7 @@ class Experiment:
         total_steps: PositiveInt,
         rollout_length: PositiveInt,
         log_every: PositiveInt = 1,
+        checkpoint_seconds: NonNegative = 30.0,
         seed: int = 0,
     ) -> None:
         if seed < 0:
@@ -93,12 +62,14 @@ class Experiment:
         self.total_steps = total_steps
         self.rollout_length = rollout_length
         self.log_every = log_every
+        self.checkpoint_seconds = checkpoint_seconds
         self.seed = seed
-        self.rollout_size = (rollout_length, environment.num_envs)
-        if total_steps < rollout_length * environment.num_envs:
+        self.rows = rollout_length * environment.num_envs
+        self.stop_requested = False
+        if total_steps < self.rows:
             raise ConfigError(
                 f"Experiment.total_steps = {total_steps} is less than one rollout: "
-                f"{rollout_length} steps × {environment.num_envs} environments",
+                f"{rollout_length} steps × {environment.num_envs} environments = {self.rows}",
                 parameter="total_steps",
             )
 
@@ -114,40 +85,30 @@ class Experiment:
         self.agent.build(shape, self.action_space, generator(self.seed, Stream.WEIGHTS))
         self.learner.build(
             self.agent,
-            self.rollout_size,
+            (self.rollout_length, self.environment.num_envs),
             generator(self.seed, Stream.SHUFFLING),
             generator(self.seed, Stream.ENTROPY),
         )
         self.actor = NumpyNetwork(self.agent.actor)
         self.actor.load(self.learner.actor_parameters)
+        self.best_evaluation = -np.inf
 
-    def policy_state(self) -> dict[str, np.ndarray]:
-        """What acting needs: the weights and the observation statistics."""
-        state = {
-            f"parameters/{minimizer.name}": minimizer.parameters
-            for minimizer in self.learner.minimizers
-        }
-        normalizer = self.agent.observation_normalizer
-        if normalizer is not None:
-            state |= {f"observations/{name}": value for name, value in normalizer.state().items()}
-        return state
-
-    def load_policy_state(self, state: dict[str, np.ndarray]) -> None:
-        """Take `policy_state` of a run with the same configuration."""
-        for minimizer in self.learner.minimizers:
-            minimizer.load(state[f"parameters/{minimizer.name}"])
-        self.actor.load(self.learner.actor_parameters)
-        normalizer = self.agent.observation_normalizer
-        if normalizer is not None:
-            normalizer.load_state(
-                {name: state[f"observations/{name}"] for name in normalizer.state()}
-            )
-
-    def run(self, observers: Sequence[Observer] = ()) -> EvaluationResult:
+    def run(
+        self,
+        observers: Sequence[Observer] = (),
+        save: SaveCheckpoint | None = None,
+        resume_from: State | None = None,
+    ) -> EvaluationResult:
         """Train to the end of the budget, then evaluate.
+
+        Args:
+          observers: are told of every report and evaluation.
+          save: takes (environment steps, state) whenever a checkpoint is due.
+          resume_from: a state that `save` received, of the same configuration.
 
         Raises:
           RunError: an environment failed or a quantity was not finite.
+          Stopped: `stop_requested` was set; a checkpoint of the last iteration was saved.
         """
         environments = self.environment.make(
             self.environment.num_envs,
@@ -162,7 +123,10 @@ class Experiment:
                 self.rollout_length,
                 generator(self.seed, Stream.ACTIONS),
             )
-            self._loop(observers)
+            self.reporter = Reporter()
+            self._reported = self.learner.iterations
+            self.resumed_exactly = resume_from is None or self.load_state(resume_from)
+            self._loop(observers, save)
             result = self._evaluate(final=True)
             for observer in observers:
                 observer.on_evaluation(self.collector.env_steps, result, True)
@@ -171,31 +135,29 @@ class Experiment:
             self.learner.close()
             environments.close()
 
-    def _loop(self, observers: Sequence[Observer]) -> None:
-        rows = self.rollout_size[0] * self.rollout_size[1]
-        self._timer = _Timer()
-        self._clock = self._started = time.perf_counter()
-        self._steps_reported = 0
-        self._episodes: list[Episode] = []
-        self._sums: dict[str, float] = {}
-        next_evaluation = self.evaluation.every
-        while self.collector.env_steps + rows <= self.total_steps:
+    def _loop(self, observers: Sequence[Observer], save: SaveCheckpoint | None) -> None:
+        last_save = time.monotonic()
+        while self.collector.env_steps + self.rows <= self.total_steps:
             learned = self.collector.env_steps
             try:
-                with self._timer("collect"):
+                with self.reporter.timed("collect"):
                     trajectory = self.collector.collect()
             finally:
                 self._finish(learned, observers)
-            self._episodes += trajectory.episodes
-            with self._timer("update"):
+            self.reporter.add_episodes(trajectory.episodes)
+            with self.reporter.timed("update"):
                 self._learn(trajectory, learned)
-            steps = self.collector.env_steps
-            if next_evaluation is not None and steps >= next_evaluation:
-                next_evaluation += self.evaluation.every or 0
-                result = self._evaluate(final=False)
-                for observer in observers:
-                    observer.on_evaluation(steps, result, False)
+            self._evaluate_if_due(learned, observers)
+            overdue = time.monotonic() - last_save >= self.checkpoint_seconds
+            if save is not None and (overdue or self.stop_requested):
+                self._finish(self.collector.env_steps, observers)
+                save(self.collector.env_steps, self.state())
+                last_save = time.monotonic()
+            if self.stop_requested:
+                raise Stopped
         self._finish(self.collector.env_steps, observers)
+        if save is not None:
+            save(self.collector.env_steps, self.state())
 
     def _learn(self, trajectory: Trajectory, env_steps: int) -> None:
         """One update; the critic's share may go on while the next rollout is collected."""
@@ -206,49 +168,27 @@ class Experiment:
             normalizer.update(trajectory.raw_observations[trajectory.valid > 0])
 
     def _finish(self, env_steps: int, observers: Sequence[Observer]) -> None:
-        """Complete the last update and report it."""
-        iterations = self.learner.iterations
-        if iterations == 0:
+        """Complete the last update, if that is not done, and report it."""
+        if self.learner.iterations == self._reported:
             return
-        with self._timer("update"):
-            metrics = self.learner.finish()
-        for name, value in metrics.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-        if iterations % self.log_every:
-            return
-        metrics = {name: total / self.log_every for name, total in self._sums.items()}
-        self._sums = {}
-        report = Report(env_steps, iterations, self._scalars(env_steps, metrics), self._episodes)
-        self._episodes, self._timer = [], _Timer()
-        for observer in observers:
-            observer.on_report(report)
+        self._reported = self.learner.iterations
+        with self.reporter.timed("update"):
+            self.reporter.add_metrics(self.learner.finish())
+        if self._reported % self.log_every == 0:
+            report = self.reporter.report(env_steps, self.learner, self.collector.statistics)
+            for observer in observers:
+                observer.on_report(report)
 
-    def _scalars(self, env_steps: int, metrics: dict[str, float]) -> dict[str, float]:
-        """Stable-Baselines3's tags, so that runs of both overlay in TensorBoard."""
-        now = time.perf_counter()
-        scalars: dict[str, float] = {}
-        recent = self.collector.statistics.recent
-        if recent:
-            returns = np.array([episode.episode_return for episode in recent])
-            scalars["rollout/ep_rew_mean"] = float(returns.mean())
-            scalars["rollout/ep_rew_min"] = float(returns.min())
-            scalars["rollout/ep_rew_max"] = float(returns.max())
-            scalars["rollout/ep_len_mean"] = float(np.mean([e.length for e in recent]))
-        scalars["rollout/episodes"] = self.collector.statistics.finished
-        scalars["time/fps"] = (env_steps - self._steps_reported) / (now - self._clock)
-        scalars["time/iterations"] = self.learner.iterations
-        scalars["time/total_timesteps"] = env_steps
-        scalars["time/time_elapsed"] = now - self._started
-        for phase, seconds in self._timer.seconds.items():
-            scalars[f"time/{phase}_s"] = seconds
-        scalars |= {f"train/{name}": value for name, value in metrics.items()}
-        scalars.setdefault("train/entropy_loss", -metrics["entropy"])
-        scalars["train/n_updates"] = self.learner.minimizers[0].optimizer_steps
-        for minimizer in self.learner.minimizers:
-            suffix = "" if minimizer is self.learner.minimizers[0] else f"_{minimizer.name}"
-            scalars[f"train/learning_rate{suffix}"] = self.learner.last_rates[minimizer.name]
-        self._clock, self._steps_reported = now, env_steps
-        return scalars
+    def _evaluate_if_due(self, before: int, observers: Sequence[Observer]) -> None:
+        """Evaluate where the last rollout crossed a multiple of `Evaluation.every`."""
+        every, steps = self.evaluation.every, self.collector.env_steps
+        if every is None or steps // every == before // every:
+            return
+        with self.reporter.timed("evaluate"):
+            result = self._evaluate(final=False)
+        self.best_evaluation = max(self.best_evaluation, result.mean)
+        for observer in observers:
+            observer.on_evaluation(steps, result, False)
 
     def _evaluate(self, final: bool) -> EvaluationResult:
         settings = self.evaluation
@@ -261,3 +201,41 @@ class Experiment:
             self.seed,
             Stream.FINAL_EVALUATION_EPISODES if final else Stream.EVALUATION_EPISODES,
         )
+
+    def state(self) -> State:
+        """Everything that the rest of the run depends on, as arrays."""
+        agent = self.agent
+        normalizers = {
+            "normalizer/observations": agent.observation_normalizer,
+            "normalizer/rewards": agent.reward_normalizer,
+        }
+        return {
+            "best_evaluation": np.asarray(self.best_evaluation),
+            **merged(
+                {
+                    "learner": self.learner.state(),
+                    "collector": self.collector.state(),
+                    "reporter": self.reporter.state(),
+                    **{k: n.state() for k, n in normalizers.items() if n is not None},
+                }
+            ),
+        }
+
+    def load_policy(self, state: State) -> None:
+        """Take from a checkpoint what acting needs: weights and observation statistics."""
+        self.learner.load_state(part(state, "learner"))
+        self.actor.load(self.learner.actor_parameters)
+        if self.agent.observation_normalizer is not None:
+            self.agent.observation_normalizer.load_state(part(state, "normalizer/observations"))
+
+    def load_state(self, state: State) -> bool:
+        """Go on from `state()`; returns whether the open episodes could be continued."""
+        self.load_policy(state)
+        if self.agent.reward_normalizer is not None:
+            self.agent.reward_normalizer.load_state(part(state, "normalizer/rewards"))
+        self.best_evaluation = float(state["best_evaluation"])
+        self.reporter.load_state(part(state, "reporter"))
+        exact = self.collector.load_state(part(state, "collector"))
+        self.reporter.start_at(self.collector.env_steps)
+        self._reported = self.learner.iterations
+        return exact

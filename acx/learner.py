@@ -27,6 +27,8 @@ from acx.objectives import CriticLoss, PolicyObjective, weighted_mean
 from acx.optimizers import ClippedOptimizer
 from acx.rollouts import Trajectory, trajectory_layout
 from acx.schedules import Progress, Schedule, value_at
+from acx.seeding import generator_state, load_generator_state
+from acx.states import State, merged, part
 
 
 @configurable
@@ -187,6 +189,24 @@ class Learner:
     def close(self) -> None:
         """End the critic's thread."""
         self._worker.shutdown(wait=True)
+
+    def state(self) -> State:
+        """Everything that the next update depends on. Call `finish` first."""
+        assert self._pending is None, "finish() comes before state()"
+        return {
+            "iterations": np.asarray(self.iterations),
+            "rng/shuffling": generator_state(self.shuffling),
+            "rng/entropy": generator_state(self.entropy),
+            **merged({m.name: m.state() for m in self.minimizers}),
+        }
+
+    def load_state(self, state: State) -> None:
+        """Go on from `state()`."""
+        self.iterations = int(state["iterations"])
+        load_generator_state(self.shuffling, state["rng/shuffling"])
+        load_generator_state(self.entropy, state["rng/entropy"])
+        for minimizer in self.minimizers:
+            minimizer.load_state(part(state, minimizer.name))
 
     def sync_models(self) -> None:
         """Write the weights into the Keras models."""

@@ -3,16 +3,14 @@
 Gin files describe the experiment; experiments/ has examples, docs/guide.md says how to write one.
 The results go to a run folder that TensorBoard and the analysis package read.
 
-Exit codes: 0 done, 2 the configuration can't be run, 3 the run had to stop, 130 interrupted.
+Exit codes: 0 done, 2 the configuration can't be run, 3 the run had to stop, 130 or 143 interrupted.
 """
 
-import sys
-from pathlib import Path
-
-from absl import app, flags
+from absl import flags
 
 from acx import config
-from acx.errors import ConfigError, RunError
+from acx.cli import run_command
+from acx.errors import ConfigError
 
 GIN_FILE = flags.DEFINE_multi_string(
     "gin_file", [], "Gin file of the experiment. Repeat to add files: the last binding wins."
@@ -23,16 +21,25 @@ GIN_BINDINGS = flags.DEFINE_multi_string(
 RUN_DIR = flags.DEFINE_string(
     "run_dir", None, "Folder of this run. Default: runs/<experiment>/<time>-seed<seed>."
 )
+RESUME = flags.DEFINE_bool(
+    "resume", False, "Continue the run in --run_dir with the configuration it was started with."
+)
+ALLOW_CHANGES = flags.DEFINE_bool(
+    "allow_changes", False, "Let --resume go on with bindings that differ from the run's own."
+)
 SEED = flags.DEFINE_integer("seed", None, "Root of all randomness; same as binding 'seed = N'.")
 
 
 def train() -> None:
-    """Train as the flags say."""
+    """Start or resume a run as the flags say."""
     files, bindings = list(GIN_FILE.value), list(GIN_BINDINGS.value)
-    if not files:
-        raise ConfigError("name an experiment: --gin_file=experiments/pendulum.gin")
     if SEED.value is not None:
         bindings.append(f"seed = {SEED.value}")
+    run_dir = RUN_DIR.value
+    if RESUME.value and (files or run_dir is None):
+        raise ConfigError("--resume takes the run's own configuration: name --run_dir, no gin file")
+    if not RESUME.value and not files:
+        raise ConfigError("name an experiment: --gin_file=experiments/pendulum.gin")
     config.scan(files, bindings)  # typing errors first: TensorFlow takes seconds to load
 
     from rich.console import Console
@@ -43,30 +50,15 @@ def train() -> None:
 
         device = load_tensorflow()
         from acx import runs
-    runs.train(Path(files[-1]).stem, files, bindings, RUN_DIR.value, console, device)
-
-
-def main(arguments: list[str]) -> int:
-    """Run the command and turn failures into one line and an exit code."""
-    try:
-        if len(arguments) > 1:
-            raise ConfigError(f"unexpected argument {arguments[1]!r}: see acx --help")
-        train()
-    except ConfigError as error:
-        print(f"acx: {error}", file=sys.stderr)
-        return 2
-    except RunError as error:
-        print(f"acx: the run stopped: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        print("acx: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    if RESUME.value and run_dir is not None:
+        runs.resume(run_dir, bindings, ALLOW_CHANGES.value, console, device)
+    else:
+        runs.start(files, bindings, run_dir, console, device)
 
 
 def run() -> None:
-    """Console script."""
-    app.run(main)
+    """The command and console script."""
+    run_command(__name__, "acx", train)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,18 @@ class Minimizer:
         self.variable.assign(parameters)
         self.parameters = self.variable.numpy()
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Weights, optimizer state and the number of steps taken, as arrays."""
+        variables = {str(i): v.numpy() for i, v in enumerate(self.optimizer.state)}
+        return {**variables, "optimizer_steps": np.asarray(self.optimizer_steps)}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from `state()`."""
+        for i, variable in enumerate(self.optimizer.state):
+            variable.assign(state[str(i)])
+        self.parameters = self.variable.numpy()
+        self.optimizer_steps = int(state["optimizer_steps"])
+
     def gradient(
         self, parameters: tf.Tensor, minibatch: Named, hyper: Named
     ) -> tuple[tf.Tensor, Named]:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tensorboard.plugins.text import summary_v2 as text_summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from acx.evaluation import EvaluationResult
-from acx.experiment import Report
+from acx.reports import Report
 
 CHARTS = {
     "Returns": {
@@ -117,14 +118,18 @@ class CsvWriter:
         "eval/mean_ep_length",
     )
 
-    def __init__(self, folder: Path) -> None:
-        self._file = open(folder / "metrics.csv", "a", newline="", encoding="utf-8")  # noqa: SIM115
-        self._table: csv.DictWriter[str] | None = None
+    def __init__(self, folder: Path, start_steps: int = 0) -> None:
+        path = folder / "metrics.csv"
+        columns = _drop_later_rows(path, start_steps) if path.exists() else []
+        self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+        self._table = self._writer(columns) if columns else None
+
+    def _writer(self, columns: Sequence[str]) -> "csv.DictWriter[str]":
+        return csv.DictWriter(self._file, list(columns), extrasaction="ignore")
 
     def _write(self, step: int, scalars: dict[str, float]) -> None:
         if self._table is None:
-            columns = dict.fromkeys(["step", *self.LATE, *scalars])
-            self._table = csv.DictWriter(self._file, list(columns), extrasaction="ignore")
+            self._table = self._writer(list(dict.fromkeys(["step", *self.LATE, *scalars])))
             self._table.writeheader()
         self._table.writerow({"step": step, **scalars})
         self._file.flush()
@@ -142,19 +147,50 @@ class CsvWriter:
         self._file.close()
 
 
+def _drop_later_rows(path: Path, start_steps: int) -> list[str]:
+    """Forget rows past the checkpoint that a run resumes from; returns the table's columns."""
+    with open(path, newline="", encoding="utf-8") as file:
+        table = csv.DictReader(file)
+        columns = list(table.fieldnames or [])
+        rows = [row for row in table if row["step"] and int(row["step"]) <= start_steps]
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(temporary, path)
+    return columns
+
+
+STATUS = "status.json"
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """A run's status file, or nothing where it can't be read."""
+    try:
+        status = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
 class StatusWriter:
     """`status.json`: what the run is doing, replaced atomically, at most once a second.
 
     Args:
       folder: the run's folder.
       facts: what doesn't change: experiment, seed, total_steps and the like.
+      start_steps: the environment steps that a resumed run has behind it.
     """
 
-    def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
-        self._path = folder / "status.json"
-        self._status = {**facts, "pid": os.getpid(), "started": time.time()}
+    def __init__(self, folder: Path, facts: dict[str, Any], start_steps: int = 0) -> None:
+        self._path = folder / STATUS
+        previous = read_status(folder)
+        self._status = {**facts, "pid": os.getpid(), "started": time.time(), "exact": True}
+        if start_steps:
+            self._status |= {key: previous[key] for key in ("started", "exact") if key in previous}
         self._written = 0.0
-        self.write(state="running", env_steps=0, message="")
+        self.write(state="running", env_steps=start_steps, message="")
 
     def write(self, **changes: Any) -> None:
         """Change fields and replace the file."""

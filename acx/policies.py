@@ -143,7 +143,8 @@ class CategoricalHead(PolicyHead):
 
     def noise(self, rng: np.random.Generator, rows: Sequence[int]) -> np.ndarray:
         """Gumbel noise [*rows, K] = −log E with E exponential."""
-        return -np.log(rng.standard_exponential((*rows, self.choices), dtype=np.float32))
+        exponential = rng.standard_exponential((*rows, self.choices), dtype=np.float32)
+        return -np.log(np.maximum(exponential, np.finfo(np.float32).tiny))
 
     def sample(self, outputs: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """argmax(logits + Gumbel noise) is distributed as softmax(logits) (Gumbel 1954)."""

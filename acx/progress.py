@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from acx.evaluation import EvaluationResult
-from acx.experiment import Experiment, Report
+from acx.experiment import Experiment
+from acx.reports import Report
 
 SECONDS_BETWEEN_LINES = 10.0  # where the output is no terminal
 EPISODES_PER_CRITIC_LOSS = 10

@@ -1,25 +1,43 @@
 """A run is a folder: configuration, event file, table, status and checkpoints of one training."""
 
+import contextlib
+import fcntl
 import os
+import signal
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
-from acx import __version__, checkpoints, config
-from acx.errors import ConfigError, RunError
+from acx import __version__, config
+from acx.checkpoints import CheckpointFolder
+from acx.errors import ConfigError, Interrupted, RunError
 from acx.evaluation import EvaluationResult
-from acx.experiment import Experiment, Observer
-from acx.observers import CsvWriter, StatusWriter, TensorBoardWriter
+from acx.experiment import Experiment, Stopped
+from acx.observers import CsvWriter, StatusWriter, TensorBoardWriter, read_status
 from acx.progress import ProgressLine, describe
+from acx.reports import Observer
+from acx.states import State
 
-CONFIG = "config.gin"
-CHECKPOINT = "checkpoints/final.ckpt"
+CONFIG, CHECKPOINTS, LOCK = "config.gin", "checkpoints", "run.lock"
 
 
-def build(gin_files: list[str], bindings: list[str]) -> Experiment:
+@dataclass(frozen=True)
+class Prepared:
+    """An experiment that can start, the configuration it came from and its name."""
+
+    experiment: Experiment
+    resolved: str
+    name: str
+
+
+def build(gin_files: Sequence[str], bindings: Sequence[str] = ()) -> Experiment:
     """The experiment that gin files and bindings describe, built and checked.
 
     Raises:
@@ -34,27 +52,9 @@ def build(gin_files: list[str], bindings: list[str]) -> Experiment:
     return experiment
 
 
-def new_folder(name: str, seed: int, run_dir: str | None) -> Path:
-    """Create the run's folder.
-
-    Raises:
-      ConfigError: it holds a run already, or can't be created.
-    """
-    time = datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = Path(run_dir) if run_dir else Path("runs", name, f"{time}-seed{seed}")
-    if (folder / CONFIG).exists():
-        raise ConfigError(f"{folder} holds a run already: name another --run_dir")
-    try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"can't create {folder}: {error.strerror}") from None
-    return folder
-
-
-def train(
-    name: str,
-    gin_files: list[str],
-    bindings: list[str],
+def start(
+    gin_files: Sequence[str],
+    bindings: Sequence[str],
     run_dir: str | None,
     console: Console,
     device: str,
@@ -62,65 +62,186 @@ def train(
     """Train as the gin files say, in a new run folder.
 
     Raises:
-      ConfigError: the configuration can't be run; no folder was made.
-      RunError: the run had to stop; its folder says why.
+      ConfigError: the configuration can't be run, or the folder holds a run; none was made.
+      RunError, Interrupted: the run had to stop; its folder says why.
     """
-    experiment = build(gin_files, bindings)
+    name = Path(gin_files[-1]).stem
+    prepared = Prepared(build(gin_files, bindings), config.resolved(), name)
+    folder = _new_folder(prepared, run_dir)
+    (folder / CONFIG).write_text(prepared.resolved, encoding="utf-8")
+    return _train(prepared, folder, console, device, None)
+
+
+def resume(
+    run_dir: str, bindings: Sequence[str], allow_changes: bool, console: Console, device: str
+) -> EvaluationResult:
+    """Continue a run from its newest whole checkpoint, or from the start where it has none yet.
+
+    Args:
+      run_dir: the run's folder, whose config.gin is used.
+      bindings: what is to be different from now on, such as a larger budget.
+      allow_changes: False refuses any difference to the saved configuration.
+      console: for messages.
+      device: in words.
+
+    Raises:
+      ConfigError: it is no run folder, or the configuration differs.
+      RunError, Interrupted: as for `start`.
+    """
+    folder = _existing_folder(run_dir)
+    saved = (folder / CONFIG).read_text(encoding="utf-8")
+    experiment = build([str(folder / CONFIG)], bindings)
     resolved = config.resolved()
-    folder = new_folder(name, experiment.seed, run_dir)
-    (folder / CONFIG).write_text(resolved, encoding="utf-8")
-    console.print(describe(experiment, name, str(folder), device))
-    status = StatusWriter(
-        folder,
-        {
-            "experiment": name,
-            "env_id": experiment.environment.env_id,
-            "seed": experiment.seed,
-            "total_steps": experiment.total_steps,
-            "acx": __version__,
-        },
+    changes = config.differences(saved, resolved)
+    if changes and not allow_changes:
+        listed = "; ".join(changes)
+        raise ConfigError(f"{folder} was run with {listed}. --allow_changes resumes all the same")
+    name = str(read_status(folder).get("experiment", folder.parent.name))
+    checkpoint = CheckpointFolder(folder / CHECKPOINTS).newest(
+        lambda text: console.print(f"[yellow]{text}[/yellow]", soft_wrap=True)
     )
-    progress = ProgressLine(console, experiment.total_steps)
+    if changes:
+        (folder / CONFIG).write_text(resolved, encoding="utf-8")
+    return _train(Prepared(experiment, resolved, name), folder, console, device, checkpoint)
+
+
+def restore(run_dir: str, console: Console) -> Experiment:
+    """A trained experiment, ready to act, from its run folder.
+
+    Raises:
+      ConfigError: there is no trained agent in the folder. RunError: its checkpoints are damaged.
+    """
+    folder = _existing_folder(run_dir)
+    newest = CheckpointFolder(folder / CHECKPOINTS).newest(console.print)
+    if newest is None:
+        raise ConfigError(f"{folder} has no checkpoint yet")
+    experiment = build([str(folder / CONFIG)])
+    experiment.load_policy(newest[1])
+    return experiment
+
+
+def _existing_folder(run_dir: str) -> Path:
+    folder = Path(run_dir)
+    if not (folder / CONFIG).is_file():
+        raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}")
+    return folder
+
+
+def _new_folder(prepared: Prepared, run_dir: str | None) -> Path:
+    time = datetime.now().strftime("%Y%m%d-%H%M%S")
+    seed = prepared.experiment.seed
+    folder = Path(run_dir) if run_dir else Path("runs", prepared.name, f"{time}-seed{seed}")
+    if (folder / CONFIG).exists() or (folder / CHECKPOINTS).exists():
+        raise ConfigError(
+            f"{folder} holds a run already: continue it with --resume, or name another --run_dir"
+        )
+    try:
+        (folder / CHECKPOINTS).mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"can't create {folder}: {error.strerror}") from None
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the run's lock; the system frees it when the process dies, however it dies."""
+    with open(folder / LOCK, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise ConfigError(f"{folder} is in use by process {file.read().strip()}") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def _stoppable(experiment: Experiment, console: Console) -> Iterator[list[int]]:
+    """The first Ctrl-C or SIGTERM asks the run to stop and save, the second stops it at once."""
+    received: list[int] = []
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+        experiment.stop_requested = True
+        console.print("\nfinishing the iteration and saving; once more stops at once")
+
+    previous = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
+
+
+def _train(
+    prepared: Prepared,
+    folder: Path,
+    console: Console,
+    device: str,
+    checkpoint: tuple[int, State] | None,
+) -> EvaluationResult:
+    experiment = prepared.experiment
+    start_steps, state = checkpoint or (0, None)
+    resume_command = f"acx --run_dir={folder} --resume"
     with ExitStack() as stack:
+        stack.enter_context(_locked(folder))
+        checkpoints = CheckpointFolder(folder / CHECKPOINTS)
+        checkpoints.clean()
+        console.print(describe(experiment, prepared.name, str(folder), device))
+        if checkpoint is not None:
+            console.print(f"resuming after {start_steps:,} steps")
+        status = StatusWriter(folder, _facts(prepared), start_steps)
         observers: list[Observer] = [
-            TensorBoardWriter(folder, resolved),
-            CsvWriter(folder),
-            progress,
+            TensorBoardWriter(folder, prepared.resolved),
+            CsvWriter(folder, start_steps),
+            ProgressLine(console, experiment.total_steps),
             status,
         ]
         for observer in observers:
             stack.callback(observer.close)
+        received = stack.enter_context(_stoppable(experiment, console))
         try:
-            result = experiment.run(observers)
-            checkpoints.save(folder / CHECKPOINT, experiment.policy_state())
-        except (RunError, KeyboardInterrupt) as error:
-            state = "failed" if isinstance(error, RunError) else "interrupted"
-            status.write(state=state, message=str(error))
+            result = experiment.run(observers, checkpoints.save, state)
+        except (Stopped, KeyboardInterrupt):
+            status.write(state="interrupted", message=f"resume with {resume_command}")
+            signum = received[0] if received else signal.SIGINT
+            raise Interrupted(signum, f"stopped; resume with {resume_command}") from None
+        except RunError as error:
+            status.write(state="failed", message=str(error))
             raise
-    console.print(f"[dim]compare runs[/dim]  {tensorboard_command(folder)}", soft_wrap=True)
-    console.print(
-        f"[dim]watch it[/dim]      python -m acx.play --run_dir={folder} --render", soft_wrap=True
-    )
+        except Exception as error:
+            status.write(state="failed", message=f"{type(error).__name__}: {error}")
+            raise
+        if not experiment.resumed_exactly:
+            status.write(exact=False)
+            console.print(
+                "[yellow]resumed, but not exactly: the environment's open episodes could not be "
+                "continued, so new ones were started[/yellow]",
+                soft_wrap=True,
+            )
+    _print_next_steps(console, folder)
     return result
 
 
-def tensorboard_command(folder: Path) -> str:
-    """The command that opens TensorBoard on the run and its neighbors."""
-    return f"{os.path.relpath(sys.executable)} -m tensorboard.main --logdir {folder.parent}"
+def _facts(prepared: Prepared) -> dict[str, Any]:
+    experiment = prepared.experiment
+    return {
+        "experiment": prepared.name,
+        "env_id": experiment.environment.env_id,
+        "seed": experiment.seed,
+        "total_steps": experiment.total_steps,
+        "acx": __version__,
+    }
 
 
-def restore(run_dir: str) -> Experiment:
-    """A trained experiment, ready to act, from its run folder.
-
-    Raises:
-      ConfigError: there is no trained agent in the folder.
-      RunError: its checkpoint is damaged.
-    """
-    folder = Path(run_dir)
-    if not (folder / CONFIG).is_file():
-        raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}")
-    if not (folder / CHECKPOINT).is_file():
-        raise ConfigError(f"{folder} has no trained agent yet: {CHECKPOINT} is missing")
-    experiment = build([str(folder / CONFIG)], [])
-    experiment.load_policy_state(checkpoints.load(folder / CHECKPOINT))
-    return experiment
+def _print_next_steps(console: Console, folder: Path) -> None:
+    python = os.path.relpath(sys.executable)
+    for what, command in (
+        ("compare runs", f"{python} -m tensorboard.main --logdir {folder.parent}"),
+        ("watch it", f"{python} -m acx.play --run_dir={folder} --render"),
+    ):
+        console.print(f"[dim]{what:<12}[/dim]  {command}", soft_wrap=True, highlight=False)

@@ -1,5 +1,6 @@
 """Independent random streams from one root seed (NumPy's SeedSequence)."""
 
+import json
 from enum import IntEnum
 
 import numpy as np
@@ -15,7 +16,7 @@ class Stream(IntEnum):
     TRAINING_EPISODES = 4
     EVALUATION_EPISODES = 5
     FINAL_EVALUATION_EPISODES = 6
-    ACTION_SPACE = 7
+    PLAYED_EPISODES = 7
 
 
 def generator(seed: int, stream: Stream) -> np.random.Generator:
@@ -27,3 +28,13 @@ def episode_seed(seed: int, stream: Stream, environment: int, episode: int) -> i
     """The seed with which environment number `environment` starts its `episode`-th episode."""
     sequence = np.random.SeedSequence((seed, int(stream), environment, episode))
     return int(sequence.generate_state(1)[0])
+
+
+def generator_state(rng: np.random.Generator) -> np.ndarray:
+    """A generator's position, as text in an array."""
+    return np.array(json.dumps(rng.bit_generator.state))
+
+
+def load_generator_state(rng: np.random.Generator, state: np.ndarray) -> None:
+    """Go on from `generator_state`."""
+    rng.bit_generator.state = json.loads(str(state))

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 
 from acx.environments.guard import attribute_failures
 from acx.errors import ConfigError
+from acx.states import State
 
 
 class Transition(NamedTuple):
@@ -59,6 +60,8 @@ class VectorEnvironment:
         self.episodes = np.zeros(self.num_envs, np.int64)
         self._episode_seed = episode_seed
         self._ended = np.zeros(self.num_envs, bool)
+        self._actions: list[np.ndarray] = []  # of the open episodes, for `replay`
+        self._lengths = np.zeros(self.num_envs, np.int64)  # steps of each open episode
         self._advance = {
             AutoresetMode.DISABLED: self._reset_ended,
             AutoresetMode.NEXT_STEP: self._reset_next_step,
@@ -77,6 +80,7 @@ class VectorEnvironment:
         with attribute_failures(self.envs):
             observations, _ = self.envs.reset(seed=seed)
         self.episodes += 1
+        self._actions, self._lengths[:] = [], 0
         return np.array(observations)
 
     def step(self, actions: np.ndarray) -> Transition:
@@ -88,7 +92,65 @@ class VectorEnvironment:
         with attribute_failures(self.envs):
             observations, rewards, terminated, truncated, infos = self.envs.step(actions)
         truncated = truncated & ~terminated
+        self._remember(actions, terminated | truncated)
         return self._advance(observations, rewards, terminated, truncated, infos)
+
+    def _remember(self, actions: np.ndarray, done: np.ndarray) -> None:
+        """Keep the actions since the oldest open episode began."""
+        if self.mode is not AutoresetMode.DISABLED:
+            return
+        self._actions.append(np.array(actions))
+        self._lengths += 1
+        if done.any():
+            self._lengths[done] = 0
+            spare = len(self._actions) - int(self._lengths.max())
+            if spare > len(self._actions) // 2:
+                del self._actions[:spare]
+
+    def state(self) -> State:
+        """How to come back here: episode numbers, and the actions of the open episodes."""
+        length = int(self._lengths.max())
+        actions = self._actions[len(self._actions) - length :]
+        return {
+            "episodes": self.episodes.copy(),
+            "lengths": self._lengths.copy(),
+            "actions": np.array(actions),
+        }
+
+    def replay(self, state: State) -> np.ndarray | None:
+        """Start the open episodes of `state()` again and repeat their actions.
+
+        All environments step together, so one whose episode is younger than the oldest first
+        plays on with what it did before, and is reset with its seed when its turn comes.
+
+        Returns:
+          The observations [N, ...] that the replay ends in, or None where this vector
+          environment can't be replayed because it resets by itself.
+        """
+        if self.mode is not AutoresetMode.DISABLED:
+            self.episodes = state["episodes"].copy()
+            return None
+        lengths, actions = state["lengths"], state["actions"]
+        self.episodes = state["episodes"] - 1
+        observations = self.reset()
+        for t, row in enumerate(actions, start=1):
+            with attribute_failures(self.envs):
+                observations, _, terminated, truncated, _ = self.envs.step(row)
+            due = len(actions) - lengths == t
+            again = due | ((terminated | truncated) & (len(actions) - lengths > t))
+            if again.any():
+                observations = self._masked_reset(again, self.episodes - 1)
+        self._actions, self._lengths = list(actions), lengths.copy()
+        return np.array(observations)
+
+    def _masked_reset(self, mask: np.ndarray, episodes: np.ndarray) -> np.ndarray:
+        """Reset the environments in `mask`, each with the seed of its episode number."""
+        seeds: Any = [None] * self.num_envs
+        for i in np.flatnonzero(mask):
+            seeds[i] = self._episode_seed(int(i), int(episodes[i]))
+        with attribute_failures(self.envs):
+            observations, _ = self.envs.reset(seed=seeds, options={"reset_mask": mask})
+        return observations
 
     def _reset_ended(
         self,
@@ -101,12 +163,8 @@ class VectorEnvironment:
         done = terminated | truncated
         final = observations[truncated]
         if done.any():
-            seeds: Any = [None] * self.num_envs
-            for i in np.flatnonzero(done):
-                seeds[i] = self._episode_seed(int(i), int(self.episodes[i]))
+            observations = self._masked_reset(done, self.episodes)
             self.episodes += done
-            with attribute_failures(self.envs):
-                observations, _ = self.envs.reset(seed=seeds, options={"reset_mask": done})
         return Transition(observations, rewards, terminated, truncated, None, final)
 
     def _reset_next_step(

@@ -1,0 +1,133 @@
+"""What observers receive, and how it is gathered from the loop."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from acx.evaluation import EvaluationResult
+from acx.learner import Learner
+from acx.rollouts import Episode, EpisodeStatistics, episodes_array, episodes_list
+from acx.states import State
+
+
+@dataclass(frozen=True)
+class Report:
+    """One or more iterations, summed up."""
+
+    env_steps: int
+    iterations: int
+    scalars: dict[str, float]  # by TensorBoard tag
+    episodes: Sequence[Episode]  # finished since the last report
+
+
+class Observer(Protocol):
+    """Watches a run. Observers never change it."""
+
+    def on_report(self, report: Report) -> None:
+        """Iterations were completed."""
+
+    def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
+        """An evaluation during (`final` False) or after training."""
+
+    def close(self) -> None:
+        """The run is over, however it ended."""
+
+
+class Reporter:
+    """Averages metrics over the iterations between reports, and keeps the time.
+
+    Tags are Stable-Baselines3's, so that runs of both overlay in TensorBoard.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._count = 0
+        self._episodes: list[Episode] = []
+        self._seconds = {"collect": 0.0, "update": 0.0, "evaluate": 0.0}
+        self._started = self._last = time.perf_counter()
+        self._last_steps = 0
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Count the block's duration towards 'collect', 'update' or 'evaluate'."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] += time.perf_counter() - start
+
+    def start_at(self, env_steps: int) -> None:
+        """Steps before this one were another process's."""
+        self._last_steps = env_steps
+
+    def add_episodes(self, episodes: Sequence[Episode]) -> None:
+        """Note finished training episodes."""
+        self._episodes += episodes
+
+    def add_metrics(self, metrics: dict[str, float]) -> None:
+        """Note the metrics of one update."""
+        for name, value in metrics.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._count += 1
+
+    def report(self, env_steps: int, learner: Learner, statistics: EpisodeStatistics) -> Report:
+        """Sum up what was noted since the last report, and start anew."""
+        metrics = {name: total / self._count for name, total in self._sums.items()}
+        scalars = {
+            **_episode_scalars(statistics),
+            **self._time_scalars(env_steps, learner.iterations),
+            **{f"train/{name}": value for name, value in metrics.items()},
+            "train/n_updates": learner.minimizers[0].optimizer_steps,
+        }
+        scalars.setdefault("train/entropy_loss", -metrics["entropy"])
+        for minimizer in learner.minimizers:
+            suffix = "" if minimizer is learner.minimizers[0] else f"_{minimizer.name}"
+            scalars[f"train/learning_rate{suffix}"] = learner.last_rates[minimizer.name]
+        report = Report(env_steps, learner.iterations, scalars, self._episodes)
+        self._sums, self._count, self._episodes = {}, 0, []
+        return report
+
+    def _time_scalars(self, env_steps: int, iterations: int) -> dict[str, float]:
+        now = time.perf_counter()
+        scalars = {
+            "time/fps": (env_steps - self._last_steps) / (now - self._last),
+            "time/iterations": iterations,
+            "time/total_timesteps": env_steps,
+            "time/time_elapsed": now - self._started,
+            **{f"time/{phase}_s": seconds for phase, seconds in self._seconds.items()},
+        }
+        self._last, self._last_steps = now, env_steps
+        self._seconds = dict.fromkeys(self._seconds, 0.0)
+        return scalars
+
+    def state(self) -> State:
+        """What was noted since the last report."""
+        return {
+            "sums": np.array(json.dumps(self._sums)),
+            "count": np.asarray(self._count),
+            "episodes": episodes_array(self._episodes),
+        }
+
+    def load_state(self, state: State) -> None:
+        """Go on from `state()`; clocks start anew."""
+        self._sums = json.loads(str(state["sums"]))
+        self._count = int(state["count"])
+        self._episodes = episodes_list(state["episodes"])
+
+
+def _episode_scalars(statistics: EpisodeStatistics) -> dict[str, float]:
+    """Of the last 100 finished episodes; before the first has finished there is nothing to say."""
+    scalars: dict[str, float] = {"rollout/episodes": statistics.finished}
+    if statistics.recent:
+        returns = np.array([episode.episode_return for episode in statistics.recent])
+        scalars["rollout/ep_rew_mean"] = float(returns.mean())
+        scalars["rollout/ep_rew_min"] = float(returns.min())
+        scalars["rollout/ep_rew_max"] = float(returns.max())
+        lengths = [episode.length for episode in statistics.recent]
+        scalars["rollout/ep_len_mean"] = float(np.mean(lengths))
+    return scalars

@@ -1,0 +1,1 @@
+"""Speed and learning, measured: each script prints a table and one summary line."""
