@@ -92,7 +92,7 @@ def _grid(title: str, *columns: str) -> Table:
 
 def _sides(names: tuple[str, str], summaries: Sequence[pd.DataFrame], tag: str) -> Table:
     grid = _grid(
-        f"Final {tag} (mean of the last tenth of the evaluations)",
+        f"Final {tag} (mean of the last tenth of its points)",
         "",
         "runs",
         "mean",

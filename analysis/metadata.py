@@ -49,7 +49,9 @@ def describe(run: Run, files: Sequence[EventFile] = ()) -> Description:
     seed = next((seed for seed in seeds if isinstance(seed, int)), None)
     experiment = str(status.get("experiment") or stem)
     group = group_key({**config, "experiment": experiment}) if config else group_key({"": stem})
-    return Description(config, seed, experiment, _task(config), group, status)
+    return Description(
+        config, seed, experiment, _task(config) or str(status.get("env_id") or ""), group, status
+    )
 
 
 def _config(run: Run, files: Sequence[EventFile]) -> Config:

@@ -21,6 +21,7 @@ Look = Mapping[str, Style]
 
 _WORDS = {"final": "final return", "area": "mean return over training"}
 
+FEW = 12  # points that are drawn as such
 MOST_CURVES = 7  # groups in color; more can't be told apart
 
 
@@ -71,7 +72,18 @@ def _curve(axes: Axes, curves: pd.DataFrame, label: str, style: Style | None) ->
         axes.plot(steps, center, color=MUTED, lw=0.8, zorder=1)
         return
     count = f" ({len(curves)} seeds)" if len(curves) > 1 else " (1 run)"
-    axes.plot(steps, center, style.dash, color=style.color, lw=1.8, label=label + count, zorder=3)
+    marker = "o" if np.isfinite(center).sum() <= FEW else ""
+    axes.plot(
+        steps,
+        center,
+        style.dash,
+        color=style.color,
+        marker=marker,
+        ms=5,
+        lw=1.8,
+        label=label + count,
+        zorder=3,
+    )
     axes.fill_between(steps, low, high, color=style.color, alpha=0.18, lw=0, zorder=2)
 
 

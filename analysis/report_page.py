@@ -16,7 +16,8 @@ from analysis.importance import importance
 from analysis.page import Html, element, figure, joined, page, table
 from analysis.report import Results
 from analysis.styles import MUTED, short_names
-from analysis.summary import UNFINISHED, group_summary
+from analysis.summary import UNFINISHED, curve_tag, group_summary
+from analysis.wording import number
 
 WIDE, HALF = (10.5, 4.2), (5.2, 3.9)
 MOST_MAPS = 6
@@ -53,13 +54,13 @@ def _overview(results: Results) -> Iterator[Html]:
     counted = runs[runs["copy_of"] == ""]
     scored = results.groups["iqm"].notna()
     lead = (
-        f"{len(counted)} runs in {len(results.groups)} configurations, scored by the final "
-        f"{results.tag} (the mean of the last tenth of its points)."
+        f"{_count(len(counted), 'run')} in {_count(len(results.groups), 'configuration')}, scored "
+        f"by the final {results.tag} (the mean of the last tenth of its points)."
     )
     if scored.any() and len(_tasks(results)) == 1:
-        best = results.groups.index[0]
-        group = results.groups.iloc[0]
-        lead += f" Best: {best}, interquartile mean {group['iqm']:,.4g} over {group['scored']:.0f}."
+        best, group = results.groups.index[0], results.groups.iloc[0]
+        seeds = _count(int(group["scored"]), "seed")
+        lead += f" Best: {best}, interquartile mean {number(group['iqm'])} over {seeds}."
     yield element("p", lead, class_="lead")
     problems = [
         (int(counted["diverged"].sum()), "diverged"),
@@ -73,6 +74,10 @@ def _overview(results: Results) -> Iterator[Html]:
         yield element("p", "Mind: " + "; ".join(said) + ".", class_="warning")
 
 
+def _count(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def _task(results: Results, task: str) -> Iterator[Html]:
     """Yield curves, groups and sweep of one task."""
     runs = results.runs[results.runs["task"] == task]
@@ -83,14 +88,18 @@ def _task(results: Results, task: str) -> Iterator[Html]:
     if not (points["tag"] == results.tag).any():
         yield element("p", f"No run logged {results.tag}.", class_="warning")
         return
+    shown = curve_tag(points, results.tag)
+    sparse = (
+        f" Evaluations are too few for a curve, so this is {shown}." if shown != results.tag else ""
+    )
     yield figure(
-        lambda axes: plots.learning_curves(axes, points, runs, results.tag, look),
+        lambda axes: plots.learning_curves(axes, points, runs, shown, look),
         WIDE,
-        "Interquartile mean over seeds and its 95 % bootstrap interval.",
+        "Interquartile mean over seeds and its 95 % bootstrap interval." + sparse,
     )
     yield from _verdict(runs, groups)
     yield _group_table(groups, look)
-    if groups["iqm"].notna().any():
+    if groups["scored"].sum() > 1:
         yield figure(
             lambda axes: plots.intervals(axes, groups.head(15), look),
             (WIDE[0], 1.1 + 0.3 * min(len(groups), 15)),
@@ -242,7 +251,7 @@ def _runs(results: Results, folder: Path) -> Iterator[Html]:
         return element("a", name, href=quote(target) + "/")
 
     shown = runs.drop(columns=["path", "group", "task", "experiment", "diverged", "points"])
-    heading = element("summary", f"All {len(runs)} runs, with links to their folders")
+    heading = element("summary", f"{_count(len(runs), 'run')}, with links to their folders")
     yield element("h2", "Runs")
     yield element(
         "details", joined([heading, table(shown, long=("message",), drawn={"run": linked})])

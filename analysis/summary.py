@@ -16,6 +16,7 @@ RETURN = "eval/mean_reward"
 TRAINING_RETURN = "rollout/ep_rew_mean"
 FINAL_SHARE = 0.1  # the final return is the mean over this last part of a run's evaluations
 UNFINISHED = {"running", "failed", "interrupted"}
+CURVE = 5  # points below which evaluations are no curve
 REPETITIONS = 2000
 
 
@@ -34,41 +35,61 @@ def return_tag(table: pd.DataFrame) -> str:
     )
 
 
+def curve_tag(table: pd.DataFrame, tag: str) -> str:
+    """Name the tag whose curves show learning: `tag`, or the training return if it is too sparse.
+
+    Runs that are evaluated only a few times (acx evaluates once, at the end, unless told otherwise)
+    have no curve of evaluations.
+    """
+    lengths = table[table["tag"] == tag].groupby("run", observed=True).size()
+    trained = (table["tag"] == TRAINING_RETURN).any()
+    return TRAINING_RETURN if tag == RETURN and trained and lengths.max() < CURVE else tag
+
+
 def run_summary(
     table: pd.DataFrame, status: pd.DataFrame, tag: str, threshold: float | None = None
 ) -> pd.DataFrame:
-    """Summarize each run's curve of `tag`: one row per run of `status`.
+    """Summarize each run by the score `tag`: one row per run of `status`.
 
     Columns: label, task, group, seed, state, copy_of, points, nonfinite (how many of them),
     last_step, final (the mean of the last tenth of the points; NaN if one of them is not finite or
-    there is none), best, area (mean height of the curve), diverged and, with a threshold,
-    steps_to_threshold (NaN where it was never reached).
+    there is none), best and diverged. From its learning curve (`curve_tag`): area (the mean height)
+    and, with a threshold, steps_to_threshold (NaN where it was never reached).
     """
-    rows = table[table["tag"] == tag]
-    curves = {name: points for name, points in rows.groupby("run", observed=True)}
-    columns = [
-        _run_row(curves.get(name, rows.iloc[:0]), threshold) for name in status.index.astype(str)
+    scores, curves = (_by_run(table, name) for name in (tag, curve_tag(table, tag)))
+    nothing = table.iloc[:0]
+    measured = [
+        _scores(scores.get(name, nothing)) | _curve(curves.get(name, nothing), threshold)
+        for name in status.index.astype(str)
     ]
-    measured = pd.DataFrame(columns, index=status.index)
-    summary = status[["label", "task", "group", "seed", "state", "copy_of"]].join(measured)
+    summary = status[["label", "task", "group", "seed", "state", "copy_of"]].join(
+        pd.DataFrame(measured, index=status.index)
+    )
     broken = summary["nonfinite"].gt(0) | summary["state"].eq("diverged")
     return summary.assign(diverged=broken)
 
 
-def _run_row(points: pd.DataFrame, threshold: float | None) -> dict[str, float]:
-    steps, values = points["step"].to_numpy(np.float64), points["value"].to_numpy()
+def _by_run(table: pd.DataFrame, tag: str) -> dict[str, pd.DataFrame]:
+    return dict(list(table[table["tag"] == tag].groupby("run", observed=True)))
+
+
+def _scores(points: pd.DataFrame) -> dict[str, float]:
+    steps, values = points["step"].to_numpy(), points["value"].to_numpy()
     finite = np.isfinite(values)
-    row: dict[str, float] = {
+    last = values[-max(1, round(FINAL_SHARE * len(values))) :]
+    return {
         "points": len(values),
         "nonfinite": int((~finite).sum()),
-        "last_step": steps[-1] if len(steps) else np.nan,
-        "final": np.nan,
-        "best": values[finite].max() if finite.any() else np.nan,
-        "area": area_under_curve(steps[finite], values[finite]) if finite.any() else np.nan,
+        "last_step": float(steps[-1]) if len(steps) else np.nan,
+        "final": float(last.mean()) if len(last) and np.isfinite(last).all() else np.nan,
+        "best": float(values[finite].max()) if finite.any() else np.nan,
     }
-    if len(values):
-        last = values[-max(1, round(FINAL_SHARE * len(values))) :]
-        row["final"] = float(last.mean()) if np.isfinite(last).all() else np.nan
+
+
+def _curve(points: pd.DataFrame, threshold: float | None) -> dict[str, float]:
+    steps, values = points["step"].to_numpy(np.float64), points["value"].to_numpy()
+    finite = np.isfinite(values)
+    row = {"area": area_under_curve(steps[finite], values[finite]) if finite.any() else np.nan}
     if threshold is not None:
         row["steps_to_threshold"] = steps_to_threshold(steps, values, threshold)
     return row

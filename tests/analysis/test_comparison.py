@@ -4,10 +4,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from event_files import packed, write
 
 from analysis import AnalysisError, load_runs, load_status
 from analysis.comparison import compare
-from analysis.summary import curve_band, group_summary, run_summary
+from analysis.summary import curve_band, curve_tag, group_summary, run_summary
 
 
 def runs(label, finals, seeds=None, task="Pendulum-v1", diverged=0):
@@ -144,6 +145,19 @@ def test_the_final_return_is_the_last_tenth(make_run):
     summary = run_summary(load_runs(folder), load_status(folder), "eval/mean_reward")
     assert summary["final"].tolist() == [6.0]
     assert summary["best"].tolist() == [8.0]
+
+
+def test_runs_evaluated_once_show_their_training_curve(tmp_path):
+    steps = range(1000, 11_000, 1000)
+    events = [packed(step, {"rollout/ep_rew_mean": step / 1000}) for step in steps]
+    write(tmp_path / "events.out.tfevents.1.h", [*events, packed(10_000, {"eval/mean_reward": 50})])
+    table = load_runs(tmp_path)
+    assert curve_tag(table, "eval/mean_reward") == "rollout/ep_rew_mean"
+    assert curve_tag(table, "rollout/ep_len_mean") == "rollout/ep_len_mean"
+    (run,) = run_summary(
+        table, load_status(tmp_path), "eval/mean_reward", threshold=2.5
+    ).itertuples()
+    assert (run.final, run.points, run.area, run.steps_to_threshold) == (50.0, 1, 5.5, 2500.0)
 
 
 def test_a_band_of_curves_counts_the_runs_present_at_each_step():
