@@ -144,7 +144,7 @@ class Experiment:
                     trajectory = self.collector.collect()
             finally:
                 self._finish(learned, observers)
-            self.reporter.add_episodes(trajectory.episodes)
+            self.reporter.add_episodes(trajectory.episodes, self.collector.statistics)
             with self.reporter.timed("update"):
                 self._learn(trajectory, learned)
             self._evaluate_if_due(learned, observers)
@@ -175,7 +175,7 @@ class Experiment:
         with self.reporter.timed("update"):
             self.reporter.add_metrics(self.learner.finish())
         if self._reported % self.log_every == 0:
-            report = self.reporter.report(env_steps, self.learner, self.collector.statistics)
+            report = self.reporter.report(env_steps, self.learner)
             for observer in observers:
                 observer.on_report(report)
 

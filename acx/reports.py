@@ -48,6 +48,7 @@ class Reporter:
         self._sums: dict[str, float] = {}
         self._count = 0
         self._episodes: list[Episode] = []
+        self._rollout: dict[str, float] = {}
         self._seconds = {"collect": 0.0, "update": 0.0, "evaluate": 0.0}
         self._started = self._last = time.perf_counter()
         self._last_steps = 0
@@ -65,9 +66,10 @@ class Reporter:
         """Steps before this one were another process's."""
         self._last_steps = env_steps
 
-    def add_episodes(self, episodes: Sequence[Episode]) -> None:
-        """Note finished training episodes."""
+    def add_episodes(self, episodes: Sequence[Episode], statistics: EpisodeStatistics) -> None:
+        """Note a rollout's finished episodes, before the next rollout finishes more."""
         self._episodes += episodes
+        self._rollout = _episode_scalars(statistics)
 
     def add_metrics(self, metrics: dict[str, float]) -> None:
         """Note the metrics of one update."""
@@ -75,11 +77,11 @@ class Reporter:
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._count += 1
 
-    def report(self, env_steps: int, learner: Learner, statistics: EpisodeStatistics) -> Report:
+    def report(self, env_steps: int, learner: Learner) -> Report:
         """Sum up what was noted since the last report, and start anew."""
         metrics = {name: total / self._count for name, total in self._sums.items()}
         scalars = {
-            **_episode_scalars(statistics),
+            **self._rollout,
             **self._time_scalars(env_steps, learner.iterations),
             **{f"train/{name}": value for name, value in metrics.items()},
             "train/n_updates": learner.minimizers[0].optimizer_steps,

@@ -202,12 +202,14 @@ def _needed(a: NDArray[np.float64], b: NDArray[np.float64], paired: bool) -> int
     variance = (a - b).var(ddof=1) if paired else a.var(ddof=1) + b.var(ddof=1)
     if effect == 0 or variance == 0:
         return None
-    counts = np.arange(2, MOST_SEEDS + 1)
-    freedom = counts - 1 if paired else 2 * (counts - 1)
-    critical = stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
-    power = stats.nct.sf(critical, freedom, effect * np.sqrt(counts / variance))
-    enough = np.flatnonzero(power >= POWER)
-    return int(counts[enough[0]]) if len(enough) else None
+    for counts in (np.arange(2, 65), np.arange(65, MOST_SEEDS + 1)):
+        freedom = counts - 1 if paired else 2 * (counts - 1)
+        critical = stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
+        power = stats.nct.sf(critical, freedom, effect * np.sqrt(counts / variance))
+        enough = np.flatnonzero(power >= POWER)
+        if len(enough):
+            return int(counts[enough[0]])
+    return None
 
 
 def _certainty(p_value: float) -> str:

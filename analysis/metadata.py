@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from textwrap import dedent
 from typing import Any
 
 from analysis.configs import Config, group_key, is_seed, parse_gin, parse_table, read_gin
@@ -62,8 +63,8 @@ def _config(run: Run, files: Sequence[EventFile]) -> Config:
         config |= file.hparams
         for tag, text in file.texts.items():
             if tag.endswith("gin"):
-                bindings = "\n".join(line for line in text.splitlines() if "```" not in line)
-                config |= parse_gin(bindings, f"{run.name}, text {tag}")
+                lines = [line for line in text.splitlines() if not line.startswith("```")]
+                config |= parse_gin(dedent("\n".join(lines)), f"{run.name}, text {tag}")
             elif "|param|value|" in text:
                 config |= parse_table(text)
     return config

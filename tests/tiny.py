@@ -101,8 +101,24 @@ def train(experiment):
 
 
 def weights(experiment):
-    """All weights and statistics as one dictionary of copies."""
-    return {name: np.array(value) for name, value in experiment.policy_state().items()}
+    """Copies of all weights by network, and of the observation statistics."""
+    experiment.learner.sync_models()
+    agent = experiment.agent
+    found = {
+        "actor": np.concatenate([v.numpy().ravel() for v in agent.actor.model.variables]),
+        "critic": np.concatenate([v.numpy().ravel() for v in agent.critic.model.variables]),
+    }
+    if agent.observation_normalizer is not None:
+        statistics = agent.observation_normalizer.state().items()
+        found |= {name: np.array(value) for name, value in statistics}
+    return found
+
+
+def set_weights(experiment, name, vector):
+    """Replace the weights of the 'actor', the 'critic' or, sharing a torso, the 'agent'."""
+    state = experiment.learner.state()
+    experiment.learner.load_state(state | {f"{name}/0": np.asarray(vector, np.float32)})
+    experiment.actor.load(experiment.learner.actor_parameters)
 
 
 def collector(experiment):
@@ -125,6 +141,4 @@ def collector(experiment):
 
 def set_linear_critic(experiment, slope, intercept=0.0):
     """V(s) = slope · s + intercept, for one-dimensional observations and no hidden layers."""
-    state = experiment.policy_state()
-    state["parameters/critic"] = np.array([slope, intercept], np.float32)
-    experiment.load_policy_state(state)
+    set_weights(experiment, "critic", [slope, intercept])

@@ -3,6 +3,8 @@ import json
 import pytest
 from event_files import packed, write
 
+from analysis.notebooks.demo_data import demo_settings, write_run
+
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory, monkeypatch):
@@ -33,3 +35,12 @@ def make_run(tmp_path):
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory):
+    """The runs of the notebooks: two experiments of five seeds and a sweep of 27 x 3."""
+    root = tmp_path_factory.mktemp("demo runs")
+    for folder, setting, seed in demo_settings():
+        write_run(root / folder, setting, seed)
+    return root

@@ -191,8 +191,10 @@ def test_runs_of_stable_baselines3_are_grouped_by_folder(tmp_path):
     assert load_status(tmp_path)["label"].tolist() == ["A2C", "PPO", "PPO"]
 
 
-def test_a_gin_config_in_a_text_summary_serves_where_no_file_does(tmp_path):
-    gin = "```\ngamma = 0.9\nGAE.gamma = %gamma\nseed = 4\n```"
+@pytest.mark.parametrize("frame", ["```\n{}\n```", "{}", "    {}"], ids=["fence", "bare", "indent"])
+def test_a_gin_config_in_a_text_summary_serves_where_no_file_does(tmp_path, frame):
+    lines = ["gamma = 0.9", "GAE.gamma = %gamma", "seed = 4"]
+    gin = frame.format(("\n    " if frame[0] == " " else "\n").join(lines))
     events = [text("config/operative_gin", gin), simple("x", 1, 2)]
     write(tmp_path / "a" / "events.out.tfevents.5.h", events)
     assert load_configs(tmp_path).loc["a"].to_dict() == {"gamma": 0.9, "GAE.gamma": 0.9, "seed": 4}

@@ -4,17 +4,7 @@ import jupytext
 import nbclient
 import pytest
 
-from analysis.notebooks.demo_data import demo_settings, write_run
-
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "analysis" / "notebooks").glob("0*.py"))
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    root = tmp_path_factory.mktemp("demo")
-    for folder, setting, seed in demo_settings():
-        write_run(root / folder, setting, seed)
-    return root
 
 
 def outputs(notebook):

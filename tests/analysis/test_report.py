@@ -10,24 +10,19 @@ import pytest
 
 from analysis.commands import run
 from analysis.export import latex, markdown
-from analysis.notebooks.demo_data import demo_settings, write_run
 from analysis.report import main
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """The demo's sweep: 27 points with three seeds, three of the runs diverged."""
-    root = tmp_path_factory.mktemp("demo runs")
-    for folder, setting, seed in demo_settings():
-        if folder.startswith("sweep"):
-            write_run(root / folder, setting, seed)
-    return root / "sweep"
+def sweep(demo):
+    """27 points with three seeds, three of the runs diverged."""
+    return demo / "sweep"
 
 
 @pytest.fixture(scope="module")
-def sweep_page(demo):
-    out = demo.parent / "pages" / "report.html"
-    assert run(main, [f"--logdir={demo}", f"--out={out}"]) == 0
+def sweep_page(sweep):
+    out = sweep.parent / "pages" / "report.html"
+    assert run(main, [f"--logdir={sweep}", f"--out={out}"]) == 0
     return out
 
 
@@ -47,11 +42,11 @@ def test_the_page_says_what_was_run_and_what_went_wrong(sweep_page):
     assert "What all share" in content
 
 
-def test_links_lead_to_the_run_folders(sweep_page, demo):
+def test_links_lead_to_the_run_folders(sweep_page, sweep):
     links = re.findall(r'<a href="([^"]+)"', sweep_page.read_text())
     assert len(links) == 81
     targets = {(sweep_page.parent / unquote(link)).resolve() for link in links}
-    assert targets == {path.parent.resolve() for path in demo.rglob("config.gin")}
+    assert targets == {path.parent.resolve() for path in sweep.rglob("config.gin")}
 
 
 def test_the_page_opens_in_a_browser_without_errors(sweep_page, tmp_path):
@@ -98,8 +93,8 @@ def test_tasks_are_reported_one_by_one(make_run):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_exported_tables_read_back(demo, tmp_path, kind):
-    assert run(main, [f"--logdir={demo}", f"--out={tmp_path}", f"--format={kind}"]) == 0
+def test_exported_tables_read_back(sweep, tmp_path, kind):
+    assert run(main, [f"--logdir={sweep}", f"--out={tmp_path}", f"--format={kind}"]) == 0
     read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[kind]
     runs = read(tmp_path / f"runs.{kind}")
     assert len(runs) == 81
