@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Step] = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, np.float32(0)),
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "silu": lambda x: x / (1 + np.exp(-x)),
+    "silu": lambda x: x * (0.5 + 0.5 * np.tanh(0.5 * x)),  # x·sigmoid(x), without overflow
     "leaky_relu": lambda x: np.maximum(x, np.float32(0.2) * x),
 }
 
@@ -43,7 +43,8 @@ def _dense(layer: keras.layers.Dense, weights: list[Array]) -> Step | None:
 
 
 def _layer_norm(layer: keras.layers.LayerNormalization, weights: list[Array]) -> Step | None:
-    if list(np.atleast_1d(layer.axis)) != [1] or len(weights) != 2:
+    last = len(layer.input.shape) - 1
+    if list(np.atleast_1d(layer.axis)) not in ([-1], [last]) or len(weights) != 2:
         return None
     (gamma, beta), epsilon = weights, np.float32(layer.epsilon)
 

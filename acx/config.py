@@ -11,6 +11,7 @@ import difflib
 import functools
 import importlib.util  # gin's file search needs it to be imported
 import inspect
+import math
 import os
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
@@ -292,10 +293,39 @@ def load(gin_files: Sequence[str], bindings: Sequence[str] = ()) -> Scan:
     _check_names(found)
     try:
         gin.parse_config(found.text)
+        for binding in found.bindings:
+            _bind_infinities(binding)
         gin.finalize()
     except (ValueError, TypeError, ImportError, SyntaxError) as error:
         raise ConfigError(" ".join(str(error).split())) from None
     return found
+
+
+class _Infinity(float):
+    """An infinite float that gin can save: it is written as a literal, which `inf` is not."""
+
+    def __repr__(self) -> str:
+        return "1e999" if self > 0 else "-1e999"
+
+
+def _with_infinities(value: Any) -> Any:
+    """The value, its infinite floats replaced, however nested."""
+    if isinstance(value, float) and math.isinf(value):
+        return _Infinity(value)
+    if isinstance(value, dict):
+        return {_with_infinities(k): _with_infinities(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_with_infinities(item) for item in value)
+    return value
+
+
+def _bind_infinities(binding: Binding) -> None:
+    """Bind a value with infinities anew, so that the saved configuration has it."""
+    value = _with_infinities(binding.value)
+    if repr(value) != repr(binding.value) and not any(_marks(value)):
+        gin.bind_parameter(
+            binding.name if binding.parameter else f"{binding.name}/macro.value", value
+        )
 
 
 def located(error: ConfigError, found: Scan) -> ConfigError:
@@ -335,7 +365,7 @@ def _check_all_read(found: Scan) -> None:
 
     read = {key(binding) for binding in operative.bindings}
     for binding in found.bindings:
-        if key(binding) in read or _is_unrepresentable(binding):
+        if key(binding) in read:
             continue
         if not binding.parameter:
             macros = [b.name for b in operative.bindings if not b.parameter]
@@ -345,11 +375,6 @@ def _check_all_read(found: Scan) -> None:
             f"{binding.origin}: nothing reads {binding.name!r}: "
             f"no part of this experiment uses that {binding.selector}"
         )
-
-
-def _is_unrepresentable(binding: Binding) -> bool:
-    """Gin leaves values without a literal form out of its operative config."""
-    return isinstance(binding.value, float) and binding.value in (float("inf"), float("-inf"))
 
 
 def resolved() -> str:
