@@ -59,6 +59,9 @@ def _print(
     if len(differences):
         console.print(_differences(names, differences))
     console.print(result.sentence())
+    console.print(
+        f"A run of {names[0]} beats one of {names[1]} with probability {result.wins:.0%}."
+    )
     ends = [summary["last_step"].max() for summary in summaries]
     if min(ends) < 0.9 * max(ends):
         console.print(

@@ -1,6 +1,7 @@
 """Runs as pandas tables: all points, all configurations, all states."""
 
 import difflib
+import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from analysis.merging import Merged, merge
 from analysis.metadata import Description, describe, needs_events
 from analysis.names import PER_EPISODE, tag_names
 from analysis.scalars import EventFile
+
+MUCH = 100 << 20  # bytes; reading takes more than a second
 
 
 def load_runs(
@@ -37,7 +40,7 @@ def load_runs(
     """
     mapping = tag_names(names)
     wanted = {tags} if isinstance(tags, str) else None if tags is None else set(tags)
-    loaded = [_load(run, wanted, mapping) for run in find_runs(paths)]
+    loaded = [_load(run, wanted, mapping) for run in _shown(find_runs(paths))]
     _require_points(loaded, wanted, mapping)
     remarks = [remark for run in loaded for remark in run.remarks]
     if remarks:
@@ -139,6 +142,18 @@ def group_labels(described: Sequence[tuple[Run, Description]]) -> dict[str, str]
 
 def _short(name: str) -> str:
     return name.rsplit(".", 1)[-1]
+
+
+def _shown(runs: Sequence[Run]) -> Iterable[Run]:
+    """Show progress in a terminal while much is read."""
+    size = sum(path.stat().st_size for run in runs for path in run.event_files)
+    if size < MUCH or not sys.stderr.isatty():
+        return runs
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(runs, f"reading {size / 1e6:,.0f} MB", console=console, transient=True)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One color and line for each group, the same in every figure, told apart by the color-blind.
 
-The colors are those of Okabe and Ito, "Color Universal Design" (2008), without yellow, which is too
-pale on white, and black, which is for text.
+The colors are those of Okabe and Ito, "Color Universal Design" (2008), with a brown in place of
+yellow, which is too pale on white; black is for text.
 """
 
 import zlib

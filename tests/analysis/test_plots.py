@@ -1,9 +1,10 @@
 import math
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from analysis import AnalysisError, load_configs, load_runs, load_status, plots
@@ -125,6 +126,45 @@ def test_styles_are_distinct_and_keep_to_their_names():
     alone = [styles([label])[label].color for label in labels]
     assert set(alone) <= set(COLORS)
     assert len(set(alone)) > 3
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
+VISION = {
+    "full": np.eye(3),
+    "no red": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "no green": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "no blue": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(linear):
+    scaled = np.cbrt(XYZ @ np.clip(linear, 0, 1) / XYZ.sum(axis=1))
+    x, y, z = scaled
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_colors_stay_apart_for_the_color_blind(vision):
+    """A difference of 10 in CIE L*a*b* is seen at a glance; lines are thin, so ask for 15."""
+    linear = [
+        np.where((c := np.array(to_rgb(x))) <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+        for x in COLORS
+    ]
+    seen = [lab(np.array(VISION[vision]) @ color) for color in linear]
+    assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > 15
 
 
 def test_the_shared_experiment_is_left_out_of_names():
