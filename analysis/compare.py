@@ -60,7 +60,7 @@ def _print(
         console.print(_differences(names, differences))
     console.print(result.sentence())
     console.print(
-        f"A run of {names[0]} beats one of {names[1]} with probability {result.wins:.0%}."
+        f"A run of {names[0]} beats one of {names[1]} with probability {100 * result.wins:.0f} %."
     )
     ends = [summary["last_step"].max() for summary in summaries]
     if min(ends) < 0.9 * max(ends):

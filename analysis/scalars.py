@@ -4,6 +4,7 @@ Records of equal length and layout are decoded together: the first of them is wa
 compared with it outside the bytes that hold its numbers, and those bytes become NumPy columns.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -211,6 +212,8 @@ def _scalar(value: summary_pb2.Summary.Value) -> float | None:
         return float(value.simple_value)
     if not value.HasField("tensor") or value.tensor.dtype not in _NUMBERS:
         return None
+    if math.prod(dimension.size for dimension in value.tensor.tensor_shape.dim) != 1:
+        return None
     try:
         array = tensor_util.make_ndarray(value.tensor)
     except (TypeError, ValueError):
@@ -226,6 +229,7 @@ def _hparams(value: summary_pb2.Summary.Value) -> dict[str, object]:
     """Return the hyperparameters that a session's start of the HParams plugin holds."""
     content = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
     return {
-        name: getattr(number, str(number.WhichOneof("kind")))
+        name: getattr(number, kind)
         for name, number in content.session_start_info.hparams.items()
+        if (kind := number.WhichOneof("kind")) is not None
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import google_crc32c
 from tensorboard.compat.proto import event_pb2, summary_pb2, types_pb2
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 Event = event_pb2.Event
 
@@ -75,4 +76,21 @@ def histogram(tag: str, step: int, size: int) -> event_pb2.Event:
     event = Event(wall_time=1e9 + step, step=step)
     histo = summary_pb2.HistogramProto(num=size, bucket=[float(step)] * size)
     event.summary.value.add(tag=tag, histo=histo)
+    return event
+
+
+def hparams(values: dict[str, float | str]) -> event_pb2.Event:
+    """What the HParams plugin stores when a session starts."""
+    start = plugin_data_pb2.SessionStartInfo()
+    for name, value in values.items():
+        if isinstance(value, str):
+            start.hparams[name].string_value = value
+        else:
+            start.hparams[name].number_value = value
+    content = plugin_data_pb2.HParamsPluginData(session_start_info=start)
+    event = Event(wall_time=1e9)
+    entry = event.summary.value.add(tag="_hparams_/session_start_info")
+    entry.metadata.plugin_data.plugin_name = "hparams"
+    entry.metadata.plugin_data.content = content.SerializeToString()
+    entry.tensor.dtype = types_pb2.DT_FLOAT
     return event

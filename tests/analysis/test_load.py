@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from event_files import packed, simple, text, write
+from event_files import hparams, packed, simple, text, write
 
 from analysis import AnalysisError, EventLogWarning, load_configs, load_runs, load_status
 from analysis import cache as cache_module
@@ -198,6 +198,16 @@ def test_a_gin_config_in_a_text_summary_serves_where_no_file_does(tmp_path, fram
     events = [text("config/operative_gin", gin), simple("x", 1, 2)]
     write(tmp_path / "a" / "events.out.tfevents.5.h", events)
     assert load_configs(tmp_path).loc["a"].to_dict() == {"gamma": 0.9, "GAE.gamma": 0.9, "seed": 4}
+
+
+def test_hyperparameters_of_the_hparams_plugin_are_a_configuration(tmp_path):
+    for seed in (1, 2):
+        settings = hparams({"lr": 0.1 * seed, "optimizer": "adam"})
+        write(tmp_path / f"run_{seed}" / "events.out.tfevents.5.h", [settings, simple("x", 1, 2)])
+    table = load_runs(tmp_path)
+    assert table["lr"].tolist() == [0.1, 0.2]
+    assert load_configs(tmp_path)["optimizer"].tolist() == ["adam", "adam"]
+    assert sorted(table["tag"].unique()) == ["x"]
 
 
 def test_the_copy_of_a_large_file_gives_the_same_and_is_renewed(tmp_path, monkeypatch):
