@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test lint lock clean
+.PHONY: help pendulum test learn-check learn-table lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -15,6 +15,12 @@ pendulum: $(CORE)  ## Train the first experiment (about half a minute)
 
 test: $(DEV) lint  ## Lint, type-check and run the tests
 	$(RUN) -m pytest -n 2
+
+learn-check: $(DEV)  ## Train what the README's table shows, over all seeds (half an hour on 2 cores)
+	$(RUN) -m benchmarks.learning --fresh
+
+learn-table: $(DEV)  ## Print the learning goals beside the committed results
+	$(RUN) -m benchmarks.learning_table
 
 lint: $(DEV)  ## Run ruff and mypy
 	$(VENV)/bin/ruff check .

@@ -13,6 +13,7 @@ import importlib.util  # gin's file search needs it to be imported
 import inspect
 import math
 import os
+import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
@@ -65,6 +66,8 @@ def configurable(cls: Class) -> Class:
 def _first_problem(component: str, error: ValidationError) -> ConfigError:
     problem = error.errors()[0]
     parameter = str(problem["loc"][0])
+    if parameter.isdigit():  # passed by position; self is number 0
+        parameter = list(inspect.signature(_COMPONENTS[component]).parameters)[int(parameter) - 1]
     if problem["type"] in ("missing_argument", "missing"):
         return ConfigError(f"{component}.{parameter} is not set", component, parameter)
     reason = problem["msg"].removeprefix("Input ").replace("an instance of ", "a ")
@@ -127,7 +130,7 @@ class Scan:
     """What a set of gin files says, without having run any of it."""
 
     bindings: list[Binding] = dataclasses.field(default_factory=list)
-    imports: list[str] = dataclasses.field(default_factory=list)
+    imports: dict[str, str] = dataclasses.field(default_factory=dict)  # module -> file:line
     files: list[str] = dataclasses.field(default_factory=list)
     text: list[str] = dataclasses.field(default_factory=list)  # all lines, includes in place
 
@@ -198,7 +201,8 @@ def _scan_text(text: str, file: str, found: Scan) -> None:
                     )
                 )
             elif isinstance(statement, config_parser.ImportStatement):
-                found.imports.append(statement.module)
+                origin = f"{place}:{statement.location.line_num}" if file else place
+                found.imports.setdefault(statement.module, origin)
             elif isinstance(statement, config_parser.IncludeStatement):
                 line = statement.location.line_num
                 found.text += lines[copied : line - 1]
@@ -285,11 +289,13 @@ def load(gin_files: Sequence[str], bindings: Sequence[str] = ()) -> Scan:
     """
     found = scan(gin_files, bindings)
     gin.clear_config(clear_constants=True)
-    for module in dict.fromkeys(found.imports):
+    if os.getcwd() not in sys.path:  # a console script doesn't look there
+        sys.path.append(os.getcwd())
+    for module, origin in found.imports.items():
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ConfigError(f"the gin file's 'import {module}' failed: {error}") from None
+            raise ConfigError(f"{origin}: 'import {module}' failed: {error}") from None
     _check_names(found)
     try:
         gin.parse_config(found.text)
@@ -356,16 +362,17 @@ def build(component: type[Built], found: Scan) -> Built:
     return built
 
 
+def _key(binding: Binding) -> tuple[str, str, str]:
+    return binding.scope, binding.selector.rpartition(".")[2], binding.parameter
+
+
 def _check_all_read(found: Scan) -> None:
     operative = Scan()
     _scan_text(gin.operative_config_str(), "", operative)
-
-    def key(binding: Binding) -> tuple[str, str, str]:
-        return binding.scope, binding.selector.rpartition(".")[2], binding.parameter
-
-    read = {key(binding) for binding in operative.bindings}
+    read = {_key(binding) for binding in operative.bindings}
+    replaced = _replaced(found)
     for binding in found.bindings:
-        if key(binding) in read:
+        if _key(binding) in read or binding.selector.rpartition(".")[2] in replaced:
             continue
         if not binding.parameter:
             macros = [b.name for b in operative.bindings if not b.parameter]
@@ -375,6 +382,23 @@ def _check_all_read(found: Scan) -> None:
             f"{binding.origin}: nothing reads {binding.name!r}: "
             f"no part of this experiment uses that {binding.selector}"
         )
+
+
+def _replaced(found: Scan) -> set[str]:
+    """Components and macros that overridden bindings refer to, directly or through others.
+
+    Who binds `Learner.advantage = @TD()` over a base need not undo the base's `GAE.gae_lambda`.
+    """
+    in_force = {_key(binding): binding for binding in found.bindings}
+    names: set[str] = set()
+    to_follow = [b for b in found.bindings if in_force[_key(b)] is not b]
+    while to_follow:
+        for mark in _marks(to_follow.pop().value):
+            name = mark.name if isinstance(mark, _Macro) else mark.selector.rpartition(".")[2]
+            if name not in names:
+                names.add(name)
+                to_follow += [b for b in found.bindings if _key(b)[1] == name]
+    return names
 
 
 def resolved() -> str:
@@ -396,6 +420,20 @@ def differences(before: str, after: str) -> list[str]:
         for name in dict.fromkeys([*old, *new])
         if old.get(name) != new.get(name)
     ]
+
+
+def values(text: str) -> dict[str, Any]:
+    """The bindings of gin text by name, macros followed to their values."""
+    found = Scan()
+    _scan_text(text, "", found)
+    bound = {binding.name: binding.value for binding in found.bindings}
+
+    def followed(value: Any) -> Any:
+        while isinstance(value, _Macro) and value.name in bound:
+            value = bound[value.name]
+        return value
+
+    return {name: followed(value) for name, value in bound.items()}
 
 
 def macro(found: Scan, name: str) -> Any:
