@@ -110,8 +110,11 @@ class Environment:
             ) from None
         except Exception as error:
             text = " ".join(str(error).split())
+            at_fault = (
+                "env_options" if self.env_options and isinstance(error, TypeError) else "env_id"
+            )
             raise ConfigError(
-                f"can't make {self.env_id}: {text}", "Environment", "env_id"
+                f"can't make {self.env_id}: {text}", "Environment", at_fault
             ) from None
         if not isinstance(env.observation_space, gymnasium.spaces.Box):
             env = self._flattened(env)
@@ -170,7 +173,7 @@ class Environment:
             ) from None
 
     def check(self, steps: int = 8) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-        """Reset one environment and take a few random steps.
+        """Reset one environment and take a few random steps; make the native vector class, if used.
 
         Returns:
           The observation space (a Box) and the action space.
@@ -178,14 +181,20 @@ class Environment:
         Raises:
           ConfigError: it can't be made. RunError: it misbehaves.
         """
+        if self.vectorization == "vector_entry_point":
+            self.make(1, lambda i, e: 0).close()
         env = self.make_single()
         try:
             env.action_space.seed(0)
             env.reset(seed=0)
-            for _ in range(steps):
+            for step in range(1, steps + 1):
                 observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-                if not (np.isfinite(observation).all() and np.isfinite(float(reward))):
-                    raise RunError(f"{self.env_id} returned a value that is not finite")
+                for name, value in (("reward", float(reward)), ("observation", observation)):
+                    if not np.isfinite(value).all():
+                        raise RunError(
+                            f"a first try of {self.env_id} returned the {name} {value} in step "
+                            f"{step}: it is not finite"
+                        )
                 if terminated or truncated:
                     env.reset(seed=1)
             return env.observation_space, env.action_space

@@ -52,7 +52,9 @@ class VectorEnvironment:
         if not isinstance(mode, AutoresetMode):
             raise ConfigError(
                 f"{type(envs).__name__}.metadata['autoreset_mode'] is {mode!r}: a vector "
-                "environment must say how it resets, by a gymnasium.vector.AutoresetMode"
+                "environment must say how it resets, by a gymnasium.vector.AutoresetMode",
+                "Environment",
+                "env_id",
             )
         self.envs = envs
         self.mode = mode
