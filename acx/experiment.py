@@ -73,8 +73,12 @@ class Experiment:
                 parameter="total_steps",
             )
 
-    def build(self) -> None:
+    def build(self, previous: Learner | None = None) -> None:
         """Check the environment, then create networks and optimizers; training can start.
+
+        Args:
+          previous: the learner of an experiment that is over and had the same structure; its
+            compiled programs are taken over.
 
         Raises:
           ConfigError: the parts don't fit together. RunError: the environment misbehaves.
@@ -88,6 +92,7 @@ class Experiment:
             (self.rollout_length, self.environment.num_envs),
             generator(self.seed, Stream.SHUFFLING),
             generator(self.seed, Stream.ENTROPY),
+            previous,
         )
         self.actor = NumpyNetwork(self.agent.actor)
         self.actor.load(self.learner.actor_parameters)

@@ -83,8 +83,11 @@ class Learner:
         rollout_size: tuple[int, int],
         shuffling: np.random.Generator,
         entropy: np.random.Generator,
+        previous: "Learner | None" = None,
     ) -> None:
         """Create optimizers and programs for rollouts of (T, N).
+
+        A `previous` learner of the same structure, used no more, gives its compiled programs.
 
         Raises:
           ConfigError: minibatches don't divide the rollout, or an optimizer is missing.
@@ -109,7 +112,7 @@ class Learner:
             "actions": action_shape,
             **dict.fromkeys(("old_log_prob", "advantages", "returns", "old_values", "weight"), ()),
         }
-        self.minimizers = [
+        self.minimizers: list[Minimizer] = [
             Minimizer(
                 name,
                 vector,
@@ -119,18 +122,25 @@ class Learner:
                 (self.epochs * rows // size, size),
                 list(self._hyperparameters(optimizer, Progress())),
                 rows,
+                None if previous is None else previous.minimizers[i],
             )
-            for (name, optimizer, losses), vector in zip(self._parts(), agent.networks, strict=True)
+            for i, ((name, optimizer, losses), vector) in enumerate(
+                zip(self._parts(), agent.networks, strict=True)
+            )
         ]
         self.iterations = 0
+        self._report_names: list[str] = []
         self.values = NumpyNetwork(agent.critic)
-        layout = trajectory_layout(rollout_size, self.observation_shape, action_shape)
-        self._prepared = tf.function(
-            self._prepare, jit_compile=True, autograph=False
-        ).get_concrete_function(
-            tf.TensorSpec((layout.size,), tf.float32),
-            tf.TensorSpec((1 + len(self.advantage.hyperparameters()),), tf.float32),
-        )
+        if previous is None:
+            layout = trajectory_layout(rollout_size, self.observation_shape, action_shape)
+            self._prepared = tf.function(
+                self._prepare, jit_compile=True, autograph=False
+            ).get_concrete_function(
+                tf.TensorSpec((layout.size,), tf.float32),
+                tf.TensorSpec((1 + len(self.advantage.hyperparameters()),), tf.float32),
+            )
+        else:
+            self._prepared, self._report_names = previous._prepared, previous._report_names
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="critic")
         self._pending: Future[dict[str, float]] | None = None
 

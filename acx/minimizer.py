@@ -28,6 +28,7 @@ class Minimizer:
       minibatches: (M, K): M gradient steps an iteration, of K rows each.
       hyperparameters: names of the scalars that `losses` takes as inputs.
       rows: rows of the batch that minibatches are drawn from.
+      previous: one of the same structure, used no more: its compiled program is taken over.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Minimizer:
         minibatches: tuple[int, int],
         hyperparameters: Sequence[str],
         rows: int,
+        previous: "Minimizer | None" = None,
     ) -> None:
         self.name = name
         self.vector = vector
@@ -51,8 +53,13 @@ class Minimizer:
         self.variable = optimizer.build(vector.read())
         self.parameters: np.ndarray = self.variable.numpy()
         self.optimizer_steps = 0
-        self._metric_names: list[str] = []
         self._width = Layout(list(columns.values())).size
+        self._metric_names: list[str] = []
+        if previous is not None:
+            self.variable = optimizer.take_over(previous.optimizer)
+            self._program: tf.types.experimental.ConcreteFunction = previous._program
+            self._metric_names = previous._metric_names
+            return
         self._program = tf.function(
             self._minimize, jit_compile=True, autograph=False
         ).get_concrete_function(

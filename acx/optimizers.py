@@ -80,6 +80,16 @@ class ClippedOptimizer:
         self.optimizer.build([self.variable])
         return self.variable
 
+    def take_over(self, previous: "ClippedOptimizer") -> keras.Variable:
+        """Go on with the variables of one of the same algorithm, set to this one's values.
+
+        Compiled programs that step those variables then serve this optimizer.
+        """
+        for theirs, mine in zip(previous.state, self.state, strict=True):
+            theirs.assign(mine)
+        self.variable, self.optimizer = previous.variable, previous.optimizer
+        return self.variable
+
     @property
     def state(self) -> list[keras.Variable]:
         """Everything that a step changes: the parameters, then the optimizer's own variables."""
