@@ -5,9 +5,9 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from acx.errors import ConfigError, Interrupted, RunError
 from acx.evaluation import EvaluationResult
 from acx.experiment import Experiment, Stopped
 from acx.observers import CsvWriter, StatusWriter, TensorBoardWriter, read_status
+from acx.programs import ProgramCache
 from acx.progress import ProgressLine, describe
 from acx.reports import Observer
 from acx.states import State
@@ -28,17 +29,42 @@ from acx.states import State
 CONFIG, CHECKPOINTS, LOCK = "config.gin", "checkpoints", "run.lock"
 
 
+def _nobody(experiment: Experiment) -> Sequence[Observer]:
+    return ()
+
+
+@dataclass
+class Session:
+    """What a process that trains one run after the other keeps and adds.
+
+    Args:
+      programs: compiled programs, for runs of the same structure.
+      watchers: further observers of an experiment that is about to run.
+    """
+
+    programs: ProgramCache = field(default_factory=ProgramCache)
+    watchers: Callable[[Experiment], Sequence[Observer]] = _nobody
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """An experiment that can start, the configuration it came from and its name."""
+    """An experiment that can start, the configuration it came from, its name and watchers."""
 
     experiment: Experiment
     resolved: str
     name: str
+    watchers: Sequence[Observer]
 
 
-def build(gin_files: Sequence[str], bindings: Sequence[str] = ()) -> Experiment:
+def build(
+    gin_files: Sequence[str], bindings: Sequence[str] = (), programs: ProgramCache | None = None
+) -> Experiment:
     """The experiment that gin files and bindings describe, built and checked.
+
+    Args:
+      gin_files: later ones override earlier ones.
+      bindings: override all files.
+      programs: where compiled programs are taken from and kept.
 
     Raises:
       ConfigError: the configuration can't be run. RunError: the environment misbehaves.
@@ -46,7 +72,7 @@ def build(gin_files: Sequence[str], bindings: Sequence[str] = ()) -> Experiment:
     found = config.load(gin_files, bindings)
     experiment = config.build(Experiment, found)
     try:
-        experiment.build()
+        (programs or ProgramCache()).build(experiment, config.resolved())
     except ConfigError as error:
         raise config.located(error, found) from None
     return experiment
@@ -58,6 +84,7 @@ def start(
     run_dir: str | None,
     console: Console,
     device: str,
+    session: Session | None = None,
 ) -> EvaluationResult:
     """Train as the gin files say, in a new run folder.
 
@@ -65,15 +92,28 @@ def start(
       ConfigError: the configuration can't be run, or the folder holds a run; none was made.
       RunError, Interrupted: the run had to stop; its folder says why.
     """
-    name = Path(gin_files[-1]).stem
-    prepared = Prepared(build(gin_files, bindings), config.resolved(), name)
+    name, session = Path(gin_files[-1]).stem, session or Session()
+    experiment = build(gin_files, bindings, session.programs)
+    prepared = Prepared(experiment, config.resolved(), name, session.watchers(experiment))
     folder = _new_folder(prepared, run_dir)
-    (folder / CONFIG).write_text(prepared.resolved, encoding="utf-8")
+    _write_config(folder, prepared.resolved)
     return _train(prepared, folder, console, device, None)
 
 
+def _write_config(folder: Path, resolved: str) -> None:
+    """Atomically: a truncated configuration would be another experiment's."""
+    temporary = folder / f".{CONFIG}.tmp"
+    temporary.write_text(resolved, encoding="utf-8")
+    os.replace(temporary, folder / CONFIG)
+
+
 def resume(
-    run_dir: str, bindings: Sequence[str], allow_changes: bool, console: Console, device: str
+    run_dir: str,
+    bindings: Sequence[str],
+    allow_changes: bool,
+    console: Console,
+    device: str,
+    session: Session | None = None,
 ) -> EvaluationResult:
     """Continue a run from its newest whole checkpoint, or from the start where it has none yet.
 
@@ -83,14 +123,15 @@ def resume(
       allow_changes: False refuses any difference to the saved configuration.
       console: for messages.
       device: in words.
+      session: of a process that trains several runs.
 
     Raises:
       ConfigError: it is no run folder, or the configuration differs.
       RunError, Interrupted: as for `start`.
     """
-    folder = _existing_folder(run_dir)
+    folder, session = _existing_folder(run_dir), session or Session()
     saved = (folder / CONFIG).read_text(encoding="utf-8")
-    experiment = build([str(folder / CONFIG)], bindings)
+    experiment = build([str(folder / CONFIG)], bindings, session.programs)
     resolved = config.resolved()
     changes = config.differences(saved, resolved)
     if changes and not allow_changes:
@@ -101,8 +142,9 @@ def resume(
         lambda text: console.print(f"[yellow]{text}[/yellow]", soft_wrap=True)
     )
     if changes:
-        (folder / CONFIG).write_text(resolved, encoding="utf-8")
-    return _train(Prepared(experiment, resolved, name), folder, console, device, checkpoint)
+        _write_config(folder, resolved)
+    prepared = Prepared(experiment, resolved, name, session.watchers(experiment))
+    return _train(prepared, folder, console, device, checkpoint)
 
 
 def restore(run_dir: str, console: Console) -> Experiment:
@@ -199,6 +241,7 @@ def _train(
             TensorBoardWriter(folder, prepared.resolved),
             CsvWriter(folder, start_steps),
             ProgressLine(console, experiment.total_steps),
+            *prepared.watchers,
             status,
         ]
         for observer in observers:
