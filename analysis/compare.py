@@ -26,10 +26,15 @@ SHORT = 16  # characters of a name that fits a column
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse the command line, and print tables and the verdict."""
     arguments = parser(__doc__)
-    arguments.add_argument("first", metavar="RUN_OR_GLOB", help="a run, a folder or a 'pattern'")
-    arguments.add_argument("second", metavar="RUN_OR_GLOB", help="what to compare it with")
+    arguments.add_argument(
+        "paths", nargs="+", metavar="RUN_OR_GLOB", help="two groups: runs, folders or 'patterns'"
+    )
     given = arguments.parse_args(argv)
-    paths = [given.first, given.second]
+    paths: list[str] = given.paths
+    if len(paths) != 2:
+        raise AnalysisError(
+            f"name two groups of runs, not {len(paths)}; put patterns into quotes ('runs/a/*')"
+        )
     status = load_status(paths)
     sides = [_members(status, path) for path in paths]
     shared = sides[0].index.intersection(sides[1].index)

@@ -28,9 +28,7 @@ MOST_CURVES = 7  # groups in color; more can't be told apart
 def look_of(summary: pd.DataFrame) -> dict[str, Style]:
     """Give the seven best groups of a `run_summary` their styles, best first."""
     finals = summary[summary["copy_of"] == ""].groupby("label")["final"].mean()
-    best = finals.sort_values(ascending=False).index[:MOST_CURVES]
-    given = styles(best)
-    return {label: given[label] for label in best}
+    return styles(finals.sort_values(ascending=False).index[:MOST_CURVES])
 
 
 def learning_curves(

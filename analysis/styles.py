@@ -22,14 +22,14 @@ class Style(NamedTuple):
 
 
 def styles(labels: Iterable[str]) -> dict[str, Style]:
-    """Give each label a style that depends on its name, and moves only if two names collide.
+    """Give each label a style that depends on its name; if two collide, the later one moves.
 
     The first seven differ in color, the next seven repeat the colors with dashes, and so on. Make
     one table of styles for all figures that are seen together.
     """
     slots = [Style(color, dash) for dash in DASHES for color in COLORS]
     taken: dict[str, int] = {}
-    for label in sorted(set(labels)):
+    for label in dict.fromkeys(labels):
         wish = zlib.crc32(label.encode()) % len(COLORS)
         ring = len(taken) // len(COLORS) % len(DASHES) * len(COLORS)
         free = set(range(ring, ring + len(COLORS))) - set(taken.values()) or set(range(len(COLORS)))

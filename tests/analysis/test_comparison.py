@@ -191,16 +191,17 @@ def test_the_command_prints_tables_and_the_verdict(make_run):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "message"),
+    ("paths", "message"),
     [
-        ("nothing", "runs/a", "nothing doesn't exist"),
-        ("runs/a", "runs/a", "is on both sides"),
-        ("runs", "runs/a", "is on both sides"),
+        (["nothing", "runs/a"], "nothing doesn't exist"),
+        (["runs/a", "runs/a"], "is on both sides"),
+        (["runs", "runs/a"], "is on both sides"),
+        (["a", "b", "c"], "name two groups of runs, not 3"),
     ],
 )
-def test_the_command_says_bad_input_in_one_line(make_run, monkeypatch, first, second, message):
+def test_the_command_says_bad_input_in_one_line(make_run, monkeypatch, paths, message):
     monkeypatch.chdir(make_run("a", {"seed": 1}, [1.0]).parents[1])
-    done = command(first, second)
+    done = command(*paths)
     assert done.returncode == 2
     assert done.stdout == ""
     assert message in done.stderr
