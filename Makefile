@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test learn-check learn-table lint lock clean
+.PHONY: help pendulum test bench learn-check learn-table lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -18,6 +18,14 @@ test: $(DEV) lint  ## Lint, type-check and run the tests
 
 learn-check: $(DEV)  ## Train what the README's table shows, over all seeds (half an hour on 2 cores)
 	$(RUN) -m benchmarks.learning --fresh
+
+bench: $(DEV) .venv-peers/sb3/.done  ## Time acx beside Stable-Baselines3
+	$(RUN) -m benchmarks.throughput --sb3=.venv-peers/sb3/bin/python
+
+.venv-peers/sb3/.done: | $(VENV)/bin/python
+	$(PYTHON) -m venv .venv-peers/sb3
+	.venv-peers/sb3/bin/pip install --quiet 'stable-baselines3==2.9.*' 'torch==2.13.*'
+	touch $@
 
 learn-table: $(DEV)  ## Print the learning goals beside the committed results
 	$(RUN) -m benchmarks.learning_table

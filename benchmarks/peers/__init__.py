@@ -1,0 +1,1 @@
+"""Peers, each at the same work as acx; they run in environments of their own."""

@@ -1,0 +1,69 @@
+"""acx at the work that benchmarks/throughput.py names; prints what the peers print."""
+
+import json
+import resource
+import sys
+import time
+from typing import Any
+
+STARTED = time.perf_counter()
+
+
+class Clock:
+    """An observer that notes when each report came."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, int]] = []
+
+    def on_report(self, report: Any) -> None:
+        """Note it."""
+        self.marks.append((time.perf_counter(), report.env_steps))
+
+    def on_evaluation(self, env_steps: int, result: Any, final: bool) -> None:
+        """Not timed."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def main() -> None:
+    """Run the work given as JSON."""
+    work = json.loads(sys.argv[1])
+    from acx.runtime import load_tensorflow
+
+    load_tensorflow()
+    from acx import __version__, runs
+
+    rows = work["num_envs"] * work["rollout_length"]
+    continuous = work["env_id"] != "CartPole-v1"
+    bindings = [
+        f"total_steps = {rows * work['iterations']}",
+        f"Environment.env_id = '{work['env_id']}'",
+        f"Environment.num_envs = {work['num_envs']}",
+        f"Experiment.rollout_length = {work['rollout_length']}",
+        f"Agent.policy_head = @{'GaussianHead' if continuous else 'CategoricalHead'}()",
+        "Evaluation.final_episodes = 1",
+        "Experiment.log_every = 1",
+    ]
+    if work["algorithm"] == "ppo":
+        bindings.append(f"Learner.epochs = {work['epochs']}")
+        bindings.append(f"Learner.minibatch_size = {work['minibatch_size']}")
+    bindings += work.get("bindings", [])
+    experiment = runs.build([f"experiments/bases/{work['algorithm']}.gin"], bindings)
+    clock = Clock()
+    experiment.run([clock])
+    warm = max(2, work["iterations"] // 8)
+    (begin, first), (end, last) = clock.marks[warm], clock.marks[-1]
+    print(
+        json.dumps(
+            {
+                "steps_per_second": (last - first) / (end - begin),
+                "startup": clock.marks[0][0] - STARTED,
+                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "version": f"acx {__version__}",
+            }
+        )
+    )
+
+
+main()

@@ -1,0 +1,71 @@
+"""Stable-Baselines3 at the work that benchmarks/throughput.py names, in its own environment.
+
+Prints one JSON object: environment steps per second after the warm-up, seconds from the process's
+start to the end of the first iteration, peak memory.
+"""
+
+import json
+import resource
+import sys
+import time
+
+STARTED = time.perf_counter()
+
+
+def main() -> None:
+    work, threads = json.loads(sys.argv[1]), int(sys.argv[2])
+    import torch
+    from stable_baselines3 import A2C, PPO, __version__
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+
+    torch.set_num_threads(threads)
+
+    class Clock(BaseCallback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.marks: list[tuple[float, int]] = []
+
+        def _on_rollout_start(self) -> None:
+            self.marks.append((time.perf_counter(), self.num_timesteps))
+
+        def _on_step(self) -> bool:
+            return True
+
+    envs = make_vec_env(work["env_id"], n_envs=work["num_envs"], seed=0)
+    common = {
+        "n_steps": work["rollout_length"],
+        "learning_rate": 3e-4,
+        "device": "cpu",
+        "seed": 0,
+        "policy_kwargs": {"net_arch": {"pi": [64, 64], "vf": [64, 64]}},
+    }
+    if work["algorithm"] == "ppo":
+        model = PPO(
+            "MlpPolicy",
+            envs,
+            n_epochs=work["epochs"],
+            batch_size=work["minibatch_size"],
+            **common,
+        )
+    else:
+        model = A2C("MlpPolicy", envs, **common)
+    clock = Clock()
+    rows = work["num_envs"] * work["rollout_length"]
+    # The clock also ticks before the first rollout, so N iterations and one more give N + 1 marks.
+    model.learn(rows * (work["iterations"] + 1), callback=clock)
+    warm = max(2, work["iterations"] // 8)
+    (begin, first), (end, last) = clock.marks[warm], clock.marks[-1]
+    print(
+        json.dumps(
+            {
+                "steps_per_second": (last - first) / (end - begin),
+                "startup": clock.marks[1][0] - STARTED,
+                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "version": f"stable-baselines3 {__version__}, torch {torch.__version__}",
+            }
+        )
+    )
+
+
+main()
