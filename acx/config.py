@@ -58,6 +58,8 @@ def configurable(cls: Class) -> Class:
             error.component = error.component or cls.__name__
             raise
 
+    # Gin looks here for the defaults that the resolved configuration holds.
+    __init__.__signature__ = inspect.signature(constructor)  # type: ignore[attr-defined]
     cls.__init__ = __init__  # type: ignore[misc]
     _COMPONENTS[cls.__name__] = cls
     return gin.configurable(cls.__name__, module="acx")(cls)
@@ -110,6 +112,7 @@ class _Macro:
 @dataclasses.dataclass(frozen=True)
 class _Reference:
     selector: str
+    called: bool = True  # `@Name()`; `@Name` hands the class itself on
 
     def __repr__(self) -> str:
         return f"@{self.selector}"
@@ -119,7 +122,7 @@ class _ScanDelegate(config_parser.ParserDelegate):
     """Keeps references as marks: a scan evaluates nothing."""
 
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> _Reference:
-        return _Reference(scoped_configurable_name.rpartition("/")[2])
+        return _Reference(scoped_configurable_name.rpartition("/")[2], evaluate)
 
     def macro(self, macro_name: str) -> _Macro:
         return _Macro(macro_name)
@@ -370,9 +373,12 @@ def _check_all_read(found: Scan) -> None:
     operative = Scan()
     _scan_text(gin.operative_config_str(), "", operative)
     read = {_key(binding) for binding in operative.bindings}
-    replaced = _replaced(found)
+    # What a macro refers to is built in a scope of the macro's name.
+    scopes = {binding.name for binding in found.bindings if not binding.parameter}
+    read |= {("", selector, name) for scope, selector, name in read if scope in scopes}
+    ignored = _replaced(found) | _handed_on(found)
     for binding in found.bindings:
-        if _key(binding) in read or binding.selector.rpartition(".")[2] in replaced:
+        if _key(binding) in read or binding.selector.rpartition(".")[2] in ignored:
             continue
         if not binding.parameter:
             macros = [b.name for b in operative.bindings if not b.parameter]
@@ -399,6 +405,16 @@ def _replaced(found: Scan) -> set[str]:
                 names.add(name)
                 to_follow += [b for b in found.bindings if _key(b)[1] == name]
     return names
+
+
+def _handed_on(found: Scan) -> set[str]:
+    """Components that are given to others uncalled, such as wrappers: they are built later."""
+    marks = (mark for binding in found.bindings for mark in _marks(binding.value))
+    return {
+        mark.selector.rpartition(".")[2]
+        for mark in marks
+        if isinstance(mark, _Reference) and not mark.called
+    }
 
 
 def resolved() -> str:
