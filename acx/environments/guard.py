@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import multiprocessing.connection
 import numbers
 from collections.abc import Iterator
 from typing import Any, SupportsFloat
@@ -104,12 +105,14 @@ def attribute_failures(envs: gymnasium.vector.VectorEnv) -> Iterator[None]:
     except RunError:
         raise
     except (EOFError, BrokenPipeError, ConnectionError, multiprocessing.TimeoutError) as error:
-        processes = getattr(envs, "processes", [])
-        dead = [i for i, process in enumerate(processes) if not process.is_alive()]
         if isinstance(error, multiprocessing.TimeoutError):
             pipes = getattr(envs, "parent_pipes", [])
             hung = [i for i, pipe in enumerate(pipes) if not pipe.closed and not pipe.poll(0)]
             raise RunError(f"environment {_list(hung)} did not answer in time") from None
+        processes = getattr(envs, "processes", [])
+        # A dying process closes its pipes a moment before it is dead.
+        ended = multiprocessing.connection.wait([p.sentinel for p in processes], timeout=1)
+        dead = [i for i, process in enumerate(processes) if process.sentinel in ended]
         for i in dead:
             processes[i].join(timeout=1)
         codes = ", ".join(str(processes[i].exitcode) for i in dead)
