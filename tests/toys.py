@@ -184,7 +184,6 @@ class Composite(gymnasium.Env):
         self.observation_space = {
             "dict": spaces.Dict({"b": unbounded(2), "a": Discrete(3, start=5)}),
             "discrete": Discrete(3, start=5),
-            "text": spaces.Text(4),
             "graph": spaces.Graph(unbounded(1), None),
             "box": unbounded(1),
         }[observes]
@@ -195,10 +194,14 @@ class Composite(gymnasium.Env):
             "dict": spaces.Dict({"x": Discrete(2)}),
         }[acts]
 
+        self._observation = {
+            "dict": {"b": np.array([7.0, 8.0], np.float32), "a": np.int64(6)},
+            "discrete": np.int64(7),
+            "box": np.zeros(1, np.float32),
+        }.get(observes)
+
     def _observe(self):
-        if isinstance(self.observation_space, gymnasium.spaces.Dict):
-            return {"b": np.array([7.0, 8.0], np.float32), "a": np.int64(6)}
-        return np.int64(7)
+        return self._observation
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

@@ -1,0 +1,53 @@
+"""Running acx's command in this process, and in one of its own."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from absl.testing import flagsaver
+
+TESTS = Path(__file__).parent
+TINY = TESTS / "tiny.gin"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+def run_here(monkeypatch, capsys, *arguments):
+    """`acx` with these arguments, without a new process."""
+    from acx import main
+
+    monkeypatch.setattr(sys, "argv", ["acx", *map(str, arguments)])
+    capsys.readouterr()
+    with flagsaver.flagsaver(), pytest.raises(SystemExit) as stopped:
+        main.run()
+    captured = capsys.readouterr()
+    return Outcome(stopped.value.code or 0, captured.out, captured.err)
+
+
+def start_process(*arguments, cwd, **options):
+    """`python -m acx.main` with these arguments, where the toy environments can be found."""
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    return subprocess.Popen(
+        [sys.executable, "-m", "acx.main", *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def run_process(*arguments, cwd, timeout=120):
+    """The same to its end."""
+    process = start_process(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=timeout)
+    return Outcome(process.returncode, out, err)
