@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test bench learn-check learn-table lint lock clean
+.PHONY: help pendulum test bench learn-check learn-table report notebooks bench-reading oracle lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,6 +29,20 @@ bench: $(DEV) .venv-peers/sb3/.done  ## Time acx beside Stable-Baselines3
 
 learn-table: $(DEV)  ## Print the learning goals beside the committed results
 	$(RUN) -m benchmarks.learning_table
+
+LOGDIR ?= runs
+report: $(DEV)  ## Write report.html about LOGDIR (default: runs)
+	$(RUN) -m analysis.report --logdir=$(LOGDIR) --out=report.html
+
+notebooks: $(DEV)  ## Execute the notebooks on synthetic runs, into .ipynb files
+	$(RUN) -m analysis.notebooks.demo_data runs/demo
+	$(VENV)/bin/jupytext --to ipynb --execute analysis/notebooks/0*.py
+
+bench-reading: $(DEV)  ## Read a million scalars beside tbparse and EventAccumulator
+	$(RUN) benchmarks/event_reading.py
+
+oracle: $(DEV)  ## Renew the statistics' oracle values from rliable
+	$(RUN) benchmarks/statistics_oracle.py
 
 lint: $(DEV)  ## Run ruff and mypy
 	$(VENV)/bin/ruff check .
