@@ -2,13 +2,14 @@
 
 One iteration, in order:
 
-  1. `_prepare`            values, old log-probabilities, advantages and returns of the rollout
-  2. `Minimizer.run`       epochs over shuffled minibatches for the actor, and for the critic
-  3. `Learner.finish`      waits for the critic; metrics
+  1. `UpdateProgram.prepare`  values, old log-probabilities, advantages and returns of the rollout
+  2. `Minimizer.run`          epochs over shuffled minibatches for the actor, and for the critic
+  3. `Learner.finish`         waits for the critic; metrics
 
 Actor and critic are separate programs on separate weights, so they run on two cores, and the
 critic's goes on while the next rollout is collected: acting needs no values. Both see only what
-step 1 computed, so the result is the same as one after the other.
+step 1 computed, so the result is the same as one after the other. Where there is a single gradient
+step (A2C), all of it is one program: there, calls cost more than what they compute.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,14 +19,16 @@ import numpy as np
 import tensorflow as tf
 
 from acx.actors import NumpyNetwork
-from acx.advantages import Advantage, normalize
+from acx.advantages import Advantage
 from acx.agents import Agent
 from acx.config import NonNegative, Positive, PositiveInt, configurable
 from acx.errors import ConfigError
-from acx.minimizer import Minimizer, Named, Tensors
-from acx.objectives import CriticLoss, PolicyObjective, weighted_mean
+from acx.layouts import Layout
+from acx.minimizer import Minimizer
+from acx.objectives import CriticLoss, PolicyObjective
 from acx.optimizers import ClippedOptimizer
-from acx.rollouts import Trajectory, trajectory_layout
+from acx.program import UpdateProgram
+from acx.rollouts import Trajectory
 from acx.schedules import Progress, Schedule, value_at
 from acx.seeding import generator_state, load_generator_state
 from acx.states import State, merged, part
@@ -95,58 +98,89 @@ class Learner:
         self.agent = agent
         self.shuffling = shuffling
         self.entropy = entropy
-        self.rollout_size = rollout_size
-        rows = rollout_size[0] * rollout_size[1]
-        size = self.minibatch_size or rows
-        if rows % size:
+        self.rows = rollout_size[0] * rollout_size[1]
+        size = self.minibatch_size or self.rows
+        if self.rows % size:
             raise ConfigError(
                 f"Learner.minibatch_size = {size} must divide the rollout: "
-                f"{rollout_size[0]} steps × {rollout_size[1]} environments = {rows} rows",
+                f"{rollout_size[0]} steps × {rollout_size[1]} environments = {self.rows} rows",
                 "Learner",
                 "minibatch_size",
             )
-        self.observation_shape = tuple(agent.actor.model.input_shape[1:])
-        action_shape = agent.policy_head.action_shape
-        self.columns = {
-            "observations": self.observation_shape,
-            "actions": action_shape,
-            **dict.fromkeys(("old_log_prob", "advantages", "returns", "old_values", "weight"), ()),
-        }
+        self.iterations = 0
+        self.program = UpdateProgram(
+            agent,
+            self.advantage,
+            self.policy_objective,
+            self.critic_loss,
+            rollout_size,
+            self.normalize_advantages,
+            self.uses_entropy,
+        )
         self.minimizers: list[Minimizer] = [
             Minimizer(
                 name,
                 vector,
                 optimizer,
                 losses,
-                self.columns,
-                (self.epochs * rows // size, size),
+                self.program.columns,
+                (self.epochs * self.rows // size, size),
                 list(self._hyperparameters(optimizer, Progress())),
-                rows,
                 None if previous is None else previous.minimizers[i],
             )
             for i, ((name, optimizer, losses), vector) in enumerate(
                 zip(self._parts(), agent.networks, strict=True)
             )
         ]
-        self.iterations = 0
-        self._report_names: list[str] = []
         self.values = NumpyNetwork(agent.critic)
-        if previous is None:
-            layout = trajectory_layout(rollout_size, self.observation_shape, action_shape)
-            self._prepared = tf.function(
-                self._prepare, jit_compile=True, autograph=False
-            ).get_concrete_function(
-                tf.TensorSpec((layout.size,), tf.float32),
-                tf.TensorSpec((1 + len(self.advantage.hyperparameters()),), tf.float32),
-            )
-        else:
-            self._prepared, self._report_names = previous._prepared, previous._report_names
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="critic")
         self._pending: Future[dict[str, float]] | None = None
+        if previous is not None:
+            self._compiled: tf.types.experimental.ConcreteFunction = previous._compiled
+            self.program.report_names = previous.program.report_names
+            return
+        rollout = [self.program.layout.size, 1 + len(self.advantage.hyperparameters())]
+        if self._at_once:
+            self._floats = Layout([(n,) for n in [*rollout, *(m.floats for m in self.minimizers)]])
+            self._integers = Layout([(m.integers,) for m in self.minimizers])
+            self._compiled = tf.function(
+                self._update_at_once, jit_compile=True, autograph=False
+            ).get_concrete_function(
+                tf.TensorSpec((self._floats.size,), tf.float32),
+                tf.TensorSpec((self._integers.size,), tf.int32),
+            )
+        else:
+            self._compiled = tf.function(
+                self._prepare, jit_compile=True, autograph=False
+            ).get_concrete_function(tf.TensorSpec((sum(rollout),), tf.float32))
+            for minimizer in self.minimizers:
+                minimizer.compile(self.rows)
+
+    @property
+    def _at_once(self) -> bool:
+        """A single small gradient step costs less than the calls around it: make it one call."""
+        return self.minimizers[0].minibatches[0] == 1
+
+    def _prepare(self, rollout: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        size = self.program.layout.size
+        return self.program.prepare(
+            self.minimizers[0].variable.value,
+            self.minimizers[-1].variable.value,
+            rollout[:size],
+            rollout[size:],
+        )
+
+    def _update_at_once(self, floats: tf.Tensor, integers: tf.Tensor) -> tf.Tensor:
+        """Everything in one program: the metrics, then what each minimizer returns."""
+        data, settings, *own_floats = self._floats.split(floats)
+        batch, report = self._prepare(tf.concat([data, settings], axis=0))
+        inputs = zip(self.minimizers, self._integers.split(integers), own_floats, strict=True)
+        steps = [minimizer.minimize(batch, *numbers) for minimizer, *numbers in inputs]
+        return tf.concat([report, *steps], axis=0)
 
     def _parts(self) -> list[tuple[str, ClippedOptimizer, Any]]:
         if self.agent.shares_torso:
-            return [("agent", self.actor_optimizer, self._joint_losses)]
+            return [("agent", self.actor_optimizer, self.program.joint_losses)]
         if self.critic_optimizer is None:
             raise ConfigError(
                 "Learner.critic_optimizer = None, but the critic has a torso of its own to train",
@@ -154,8 +188,8 @@ class Learner:
                 "critic_optimizer",
             )
         return [
-            ("actor", self.actor_optimizer, self._actor_losses),
-            ("critic", self.critic_optimizer, self._critic_losses),
+            ("actor", self.actor_optimizer, self.program.actor_losses),
+            ("critic", self.critic_optimizer, self.program.critic_losses),
         ]
 
     @property
@@ -174,16 +208,30 @@ class Learner:
         trajectory.learned_rewards[:] = self._scaled_rewards(trajectory)
         trajectory.final_values[:] = self._final_values(trajectory)
         settings = [self.reward_scale, *self.advantage.hyperparameters().values()]
-        batch, report = self._prepared(
-            tf.constant(trajectory.data), tf.constant(np.array(settings, np.float32))
-        )
-        runs = [(m.run, batch, *self._inputs(m, progress)) for m in self.minimizers]
-        if len(runs) > 1:
-            self._pending = self._worker.submit(*runs[1])
-        run, *inputs = runs[0]
-        self._report = dict(zip(self._report_names, report.numpy().tolist(), strict=True))
-        self._report.update(run(*inputs))
+        rollout = np.append(trajectory.data, settings).astype(np.float32, copy=False)
+        inputs = [m.inputs(*self._inputs(m, progress)) for m in self.minimizers]
+        if self._at_once:
+            integers, floats = zip(*inputs, strict=True)
+            out = self._compiled(
+                tf.constant(np.concatenate([rollout, *floats])),
+                tf.constant(np.concatenate(integers)),
+            ).numpy()
+            self._report = self._named(out)
+            out = out[len(self._report) :]
+            for minimizer in self.minimizers:
+                self._report.update(minimizer.absorb(out[: minimizer.output_size]))
+                out = out[minimizer.output_size :]
+        else:
+            batch, report = self._compiled(tf.constant(rollout))
+            if len(inputs) > 1:
+                self._pending = self._worker.submit(self.minimizers[1].run, batch, *inputs[1])
+            self._report = self._named(report.numpy())
+            self._report.update(self.minimizers[0].run(batch, *inputs[0]))
         self.iterations += 1
+
+    def _named(self, report: np.ndarray) -> dict[str, float]:
+        names = self.program.report_names
+        return dict(zip(names, report[: len(names)].tolist(), strict=True))
 
     def finish(self) -> dict[str, float]:
         """Wait for the critic; the metrics of the last `update`, by TensorBoard tag.
@@ -253,138 +301,15 @@ class Learner:
         }
 
     def _inputs(self, minimizer: Minimizer, progress: Progress) -> tuple[Any, ...]:
-        """What `Minimizer.run` takes after the batch."""
+        """What `Minimizer.inputs` takes."""
         count, size = minimizer.minibatches
-        rows = self.rollout_size[0] * self.rollout_size[1]
-        if size == rows:
-            order = np.tile(np.arange(rows), self.epochs)  # order can't matter
+        if size == self.rows:
+            order = np.tile(np.arange(self.rows), self.epochs)  # order can't matter
         else:
-            order = np.concatenate([self.shuffling.permutation(rows) for _ in range(self.epochs)])
+            epochs = [self.shuffling.permutation(self.rows) for _ in range(self.epochs)]
+            order = np.concatenate(epochs)
         optimizer = minimizer.optimizer
         rates = optimizer.factory.learning_rates(minimizer.optimizer_steps, count, progress)
         seed = int(self.entropy.integers(2**31)) if self.uses_entropy else 0
         self.last_rates[minimizer.name] = float(rates[-1])
         return order, seed, rates, self._hyperparameters(optimizer, progress)
-
-    # Everything below is traced into compiled programs.
-
-    def _prepare(self, data: tf.Tensor, settings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The rollout as a matrix of minibatch rows [B, width], and a vector of metrics."""
-        agent, (length, num_envs) = self.agent, self.rollout_size
-        layout = trajectory_layout(
-            self.rollout_size, self.observation_shape, agent.policy_head.action_shape
-        )
-        (
-            observations,
-            last_observations,
-            actions,
-            _,
-            terminated,
-            truncated,
-            valid,
-            rewards,
-            final_values,
-        ) = layout.split(data)
-        reward_scale, *hyper = tf.unstack(settings)
-        rewards *= reward_scale
-        flat = tf.reshape(observations, (-1, *self.observation_shape))
-        flat_actions = tf.reshape(actions, (-1, *agent.policy_head.action_shape))
-
-        weights = agent.networks[-1].layout.split(self.minimizers[-1].variable.value)
-        seen = tf.concat([flat, last_observations], axis=0)
-        all_values = tf.reshape(agent.critic(weights, seen), (length + 1, num_envs))
-        values = all_values[:-1]
-        advantages = self.advantage.estimate(
-            rewards,
-            values,
-            tf.where(truncated > 0, final_values, all_values[1:]),
-            terminated,
-            truncated,
-            **dict(zip(self.advantage.hyperparameters(), hyper, strict=True)),
-        )
-        returns = advantages + values
-        metrics = _rollout_metrics(values, returns, advantages, rewards, valid)
-        if self.normalize_advantages:
-            advantages = normalize(advantages, valid)
-
-        weights = agent.networks[0].layout.split(self.minimizers[0].variable.value)
-        outputs = agent.actor(weights, flat)
-        log_prob = agent.policy_head.log_prob(outputs, flat_actions)
-        metrics["entropy"] = -weighted_mean(log_prob, tf.reshape(valid, [-1]))
-        metrics |= agent.policy_head.statistics(outputs)
-        self._report_names = list(metrics)
-        columns = [flat, flat_actions, log_prob, advantages, returns, values, valid]
-        rows = [tf.reshape(column, (length * num_envs, -1)) for column in columns]
-        return tf.concat(rows, axis=1), tf.stack(list(metrics.values()))
-
-    def _actor_losses(self, weights: Tensors, batch: Named, hyper: Named) -> tuple[Named, Named]:
-        head = self.agent.policy_head
-        outputs = self.agent.actor(weights, batch["observations"])
-        log_prob = head.log_prob(outputs, batch["actions"])
-        loss, metrics = self.policy_objective.loss(
-            log_prob,
-            batch["old_log_prob"],
-            batch["advantages"],
-            batch["weight"],
-            **_own(hyper, "policy"),
-        )
-        metrics = {"policy_gradient_loss": loss, **metrics}
-        if self.uses_entropy:
-            seed = tf.stack([hyper["seed"], hyper["step"]])
-            entropy = weighted_mean(head.entropy(outputs, seed), batch["weight"])
-            loss = loss - hyper["entropy_coef"] * entropy
-            metrics["entropy_loss"] = -entropy
-        return {"actor": loss}, metrics
-
-    def _critic_losses(self, weights: Tensors, batch: Named, hyper: Named) -> tuple[Named, Named]:
-        values = self.agent.critic(weights, batch["observations"])
-        loss = self.critic_loss.loss(
-            values,
-            batch["old_values"],
-            batch["returns"],
-            batch["weight"],
-            **_own(hyper, "critic"),
-        )
-        return {"critic": loss}, {"value_loss": loss}
-
-    def _joint_losses(self, weights: Tensors, batch: Named, hyper: Named) -> tuple[Named, Named]:
-        actor, actor_metrics = self._actor_losses(weights, batch, hyper)
-        critic, critic_metrics = self._critic_losses(weights, batch, hyper)
-        losses = {**actor, "critic": hyper["value_coef"] * critic["critic"]}
-        return losses, {**actor_metrics, **critic_metrics}
-
-
-def _own(hyper: Named, owner: str) -> Named:
-    prefix = f"{owner}/"
-    return {k.removeprefix(prefix): v for k, v in hyper.items() if k.startswith(prefix)}
-
-
-def _rollout_metrics(
-    values: tf.Tensor,
-    returns: tf.Tensor,
-    advantages: tf.Tensor,
-    rewards: tf.Tensor,
-    valid: tf.Tensor,
-) -> Named:
-    """Moments over the valid rows; explained variance is 1 − Var[G − V]/Var[G], 0 if G is flat."""
-
-    def moments(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        mean = weighted_mean(x, valid)
-        return mean, weighted_mean(tf.square(x - mean), valid)
-
-    return_mean, return_variance = moments(returns)
-    _, residual = moments(returns - values)
-    value_mean, _ = moments(values)
-    explained = tf.where(
-        return_variance > 1e-12, 1.0 - residual / tf.maximum(return_variance, 1e-12), 0.0
-    )
-    advantage_mean, advantage_variance = moments(advantages)
-    return {
-        "explained_variance": explained,
-        "value_mean": value_mean,
-        "return_mean": return_mean,
-        "return_std": tf.sqrt(return_variance),
-        "advantage_mean": advantage_mean,
-        "advantage_std": tf.sqrt(advantage_variance),
-        "reward_mean": weighted_mean(rewards, valid),
-    }

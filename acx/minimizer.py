@@ -27,7 +27,6 @@ class Minimizer:
       columns: names and shapes of a minibatch's columns (without the row axis).
       minibatches: (M, K): M gradient steps an iteration, of K rows each.
       hyperparameters: names of the scalars that `losses` takes as inputs.
-      rows: rows of the batch that minibatches are drawn from.
       previous: one of the same structure, used no more: its compiled program is taken over.
     """
 
@@ -40,7 +39,6 @@ class Minimizer:
         columns: dict[str, tuple[int, ...]],
         minibatches: tuple[int, int],
         hyperparameters: Sequence[str],
-        rows: int,
         previous: "Minimizer | None" = None,
     ) -> None:
         self.name = name
@@ -55,18 +53,27 @@ class Minimizer:
         self.optimizer_steps = 0
         self._width = Layout(list(columns.values())).size
         self._metric_names: list[str] = []
+        self.integers = minibatches[0] * minibatches[1] + 1
+        self.floats = minibatches[0] + len(self.hyperparameters)
+        self._program: tf.types.experimental.ConcreteFunction | None = None
         if previous is not None:
             self.variable = optimizer.take_over(previous.optimizer)
-            self._program: tf.types.experimental.ConcreteFunction = previous._program
-            self._metric_names = previous._metric_names
-            return
+            self._program, self._metric_names = previous._program, previous._metric_names
+
+    def compile(self, rows: int) -> None:
+        """Make `minimize` a program of its own, for batches of `rows` rows."""
         self._program = tf.function(
-            self._minimize, jit_compile=True, autograph=False
+            self.minimize, jit_compile=True, autograph=False
         ).get_concrete_function(
             tf.TensorSpec((rows, self._width), tf.float32),
-            tf.TensorSpec((minibatches[0] * minibatches[1] + 1,), tf.int32),
-            tf.TensorSpec((minibatches[0] + len(self.hyperparameters),), tf.float32),
+            tf.TensorSpec((self.integers,), tf.int32),
+            tf.TensorSpec((self.floats,), tf.float32),
         )
+
+    @property
+    def output_size(self) -> int:
+        """Length of the vector that `minimize` returns."""
+        return 2 + len(self._metric_names) + self.vector.layout.size
 
     def load(self, parameters: np.ndarray) -> None:
         """Replace the weights."""
@@ -116,7 +123,7 @@ class Minimizer:
                 )
         return total, metrics
 
-    def _minimize(self, batch: tf.Tensor, integers: tf.Tensor, floats: tf.Tensor) -> tf.Tensor:
+    def minimize(self, batch: tf.Tensor, integers: tf.Tensor, floats: tf.Tensor) -> tf.Tensor:
         """Gradient steps over the minibatches, in place.
 
         Returns:
@@ -171,23 +178,33 @@ class Minimizer:
             for (name, shape), part in zip(self.columns.items(), parts, strict=True)
         }
 
-    def run(
-        self,
-        batch: tf.Tensor,
-        rows: np.ndarray,
-        seed: int,
-        learning_rates: np.ndarray,
-        hyper: dict[str, float],
-    ) -> dict[str, float]:
-        """Minimize; returns the metrics' means over the gradient steps taken.
+    def inputs(
+        self, rows: np.ndarray, seed: int, learning_rates: np.ndarray, hyper: dict[str, float]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Pack what `minimize` takes after the batch.
 
-        Raises:
-          RunError: a loss or gradient was not finite; the weights are as before.
+        Args:
+          rows: row numbers of all minibatches in order, [M·K].
+          seed: of the entropy's noise.
+          learning_rates: one a gradient step, [M].
+          hyper: the scalars by name.
         """
         integers = np.append(rows, seed).astype(np.int32)
         scalars = [hyper[name] for name in self.hyperparameters]
         floats = np.append(learning_rates, scalars).astype(np.float32)
-        out = self._program(batch, tf.constant(integers), tf.constant(floats)).numpy()
+        return integers, floats
+
+    def run(self, batch: tf.Tensor, integers: np.ndarray, floats: np.ndarray) -> dict[str, float]:
+        """Minimize by the program that `compile` made; see `absorb`."""
+        assert self._program is not None, "compile() comes before run()"
+        return self.absorb(self._program(batch, tf.constant(integers), tf.constant(floats)).numpy())
+
+    def absorb(self, out: np.ndarray) -> dict[str, float]:
+        """Take over what `minimize` returned; the metrics' means over the gradient steps taken.
+
+        Raises:
+          RunError: a loss or gradient was not finite; the weights are as before.
+        """
         names = self._metric_names
         taken, good, *means = out[: len(names) + 2].tolist()
         metrics = dict(zip(names, means, strict=True))
