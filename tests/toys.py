@@ -100,6 +100,29 @@ class Noisy(gymnasium.Env):
         return self._last, reward, over and not self._truncates, over and self._truncates, {}
 
 
+class Lottery(gymnasium.Env):
+    """An episode's length is 1 + its seed modulo 30, the reward of a step is 1.
+
+    Every reset's seed is kept in `Lottery.seeds`, in this process.
+    """
+
+    seeds: ClassVar[list] = []
+
+    def __init__(self):
+        self.observation_space = unbounded(1)
+        self.action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        Lottery.seeds.append(seed)
+        self._left = 1 + seed % 30
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self._left -= 1
+        return np.zeros(1, np.float32), 1.0, self._left == 0, False, {}
+
+
 class Chasing(gymnasium.Env):
     """One step an episode: the reward is −(a − target)² for the first action a of a Box."""
 
@@ -227,5 +250,5 @@ for _mode in AutoresetMode:
         order_enforce=False,
     )
 
-for _class in (Counter, Noisy, Chasing, Faulty, Composite):
+for _class in (Counter, Noisy, Lottery, Chasing, Faulty, Composite):
     gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, order_enforce=False)
