@@ -1,0 +1,143 @@
+"""Train a sweep: python -m sweeps.run --sweep=sweeps/pendulum_grid.gin
+
+A sweep is a gin file: an experiment, what varies, and the seeds; sweeps/ has examples and
+docs/sweeps.md says how to write one. Each trial is an ordinary run folder. The same command again
+does only what is missing.
+
+Exit codes: 0 done, 2 the sweep can't be run, 3 a trial failed, 130 or 143 interrupted.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from absl import flags
+from rich.console import Console
+
+from acx.cli import run_command
+from acx.errors import ConfigError, Interrupted, RunError
+from sweeps import hparams
+from sweeps.display import LiveTable, duration, header
+from sweeps.folder import locked, save_plan
+from sweeps.plan import Plan, load_plan
+from sweeps.scheduler import Scheduler, domains
+from sweeps.summary import BEST, write_summary
+from sweeps.tables import plan_table, print_results
+from sweeps.workers import LocalWorkers
+
+SWEEP = flags.DEFINE_string("sweep", None, "Gin file of the sweep.")
+SWEEP_DIR = flags.DEFINE_string("sweep_dir", None, "Folder of its runs. Default: runs/<sweep>.")
+WORKERS = flags.DEFINE_integer(
+    "workers", os.cpu_count() or 1, "Processes that train at a time.", lower_bound=1
+)
+DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the trials and the estimated time; run none.")
+
+
+def sweep() -> None:
+    """Plan, train what is missing, sum up."""
+    if SWEEP.value is None:
+        raise ConfigError("name a sweep: --sweep=sweeps/pendulum_grid.gin")
+    plan = load_plan(SWEEP.value)
+    folder = Path(SWEEP_DIR.value or Path("runs", plan.name))
+    console = Console()
+    count = min(WORKERS.value, len(plan.trials))
+    console.print(header(plan, str(folder), f"{count} on this machine"))
+    if DRY_RUN.value:
+        _estimate(plan, folder, count, console)
+        return
+    with locked(folder) as lock:
+        save_plan(folder, plan)
+        scheduler = _train(plan, folder, count, lock, console)
+        best = write_summary(folder, plan, scheduler.progress)
+        print_results(console, plan, scheduler.progress, best)
+    _print_next_steps(console, folder, best)
+    failed = sum(progress.state == "failed" for progress in scheduler.progress.values())
+    if failed:
+        raise RunError(f"{failed} of {len(plan.trials)} trials failed: see {folder / 'trials.csv'}")
+
+
+def _train(plan: Plan, folder: Path, count: int, lock: int, console: Console) -> Scheduler:
+    """Train what is missing; ends with all workers gone, however it ends."""
+    with contextlib.ExitStack() as stack:
+        table = LiveTable(console)
+        stack.callback(table.close)
+        workers = LocalWorkers(count, lock)
+        scheduler = Scheduler(plan, folder, workers, table)
+        if scheduler.complete:
+            workers.stop()
+            return scheduler
+        stack.callback(scheduler.settle)
+        stack.callback(workers.stop)
+        received = stack.enter_context(_stoppable(scheduler, console))
+        scheduler.check()
+        if not any(folder.glob("events.out.tfevents.*")):
+            hparams.write_experiment(folder, domains(plan))
+        if not scheduler.stop_requested:
+            scheduler.run()
+    if received:
+        raise Interrupted(received[0], "stopped; the same command goes on from here")
+    return scheduler
+
+
+@contextlib.contextmanager
+def _stoppable(scheduler: Scheduler, console: Console) -> Iterator[list[int]]:
+    """Ctrl-C or SIGTERM lets the running trials save; a second time leaves them at once."""
+    received: list[int] = []
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+        scheduler.stop_requested = True
+        console.print("letting the running trials save; once more stops at once")
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _estimate(plan: Plan, folder: Path, count: int, console: Console) -> None:
+    """Print the trials and how long those that are missing will take, from a short measurement."""
+    with contextlib.ExitStack() as stack, open(os.devnull) as nothing:
+        workers = LocalWorkers(1, nothing.fileno())
+        stack.callback(workers.stop)
+        scheduler = Scheduler(plan, folder, workers, lambda _: None)
+        console.print("", plan_table(plan, scheduler.progress), "")
+        if scheduler.complete:
+            console.print("nothing is missing")
+            return
+        with console.status("checking the points"):
+            scheduler.check()
+        with console.status("measuring the speed of the first"):
+            measured = scheduler.measure()
+        steps = scheduler.steps_missing()
+        seconds = steps / measured["steps_per_second"] / count + measured["startup"]
+        console.print(
+            f"{steps:,.0f} steps to go at {measured['steps_per_second']:,.0f}/s a worker: "
+            f"about [bold]{duration(seconds)}[/bold] with {count} workers"
+        )
+
+
+def _print_next_steps(console: Console, folder: Path, best: str | None) -> None:
+    python = os.path.relpath(sys.executable)
+    commands = {"look at it": f"{python} -m tensorboard.main --logdir {folder}"}
+    if best is not None:
+        commands["train the best"] = f"{python} -m acx.main --gin_file={folder / BEST}"
+    for what, command in commands.items():
+        console.print(f"[dim]{what:<16}[/dim]{command}", soft_wrap=True, highlight=False)
+
+
+def run() -> None:
+    """The command."""
+    run_command(__name__, "sweeps.run", sweep)
+
+
+if __name__ == "__main__":
+    run()
