@@ -58,9 +58,16 @@ def _layer_norm(layer: keras.layers.LayerNormalization, weights: list[Array]) ->
 
 def _append_log_std(layer: AppendLogStd, weights: list[Array]) -> Step:
     log_std = weights[0]
+    size = len(log_std)
+    out = np.empty((0, 2 * size), np.float32)
 
     def append(mean: Array) -> Array:
-        return np.concatenate([mean, np.broadcast_to(log_std, mean.shape)], axis=-1)
+        nonlocal out
+        if len(out) != len(mean):
+            out = np.empty((len(mean), 2 * size), np.float32)
+            out[:, size:] = log_std
+        out[:, :size] = mean
+        return out
 
     return append
 
@@ -86,7 +93,8 @@ def _step(layer: keras.layers.Layer, weights: list[Array]) -> Step | None:
 class NumpyNetwork:
     """A network on NumPy arrays: [B, ...] float32 in, the model's output out.
 
-    Call `load` with a parameter vector first, and again whenever it has changed.
+    The output may be a buffer that the next call overwrites. Call `load` with a parameter vector
+    first, and again whenever it has changed.
     """
 
     def __init__(self, network: Network) -> None:

@@ -3,7 +3,6 @@
 import sys
 import textwrap
 from collections.abc import Callable
-from types import ModuleType
 
 from absl import app, flags
 
@@ -12,21 +11,25 @@ from acx.errors import ConfigError, Interrupted, RunError
 EXIT_CONFIG, EXIT_RUN, EXIT_INTERRUPTED = 2, 3, 130
 
 
-def run_command(module_name: str, name: str, command: Callable[[], None]) -> None:
+def run_command(
+    name: str, description: str | None, own: flags.FlagValues, command: Callable[[], None]
+) -> None:
     """Parse the command line, run `command` and leave with its exit code.
 
     Args:
-      module_name: the module that defines the command's flags; its docstring is the help text.
       name: the command's name in messages.
+      description: what --help shows above the flags: the module's docstring.
+      own: the command's flags, in a set of their own so that commands can be imported together.
+      command: is called without arguments.
     """
-    module = sys.modules[module_name]
     if {"--help", "-h", "-help", "--helpshort"} & set(sys.argv[1:]):
-        print(help_text(module))
+        print(help_text(description or "", own))
         sys.exit(0)
 
     def parse(arguments: list[str]) -> list[str]:
+        flags.FLAGS(arguments[:1])  # absl's own, which its loggers read
         try:
-            return flags.FLAGS(arguments)
+            return own(arguments)
         except flags.Error as error:
             print(f"{name}: {error}: see {name} --help", file=sys.stderr)
             sys.exit(EXIT_CONFIG)
@@ -54,14 +57,15 @@ def _exit_code(name: str, arguments: list[str], command: Callable[[], None]) -> 
     return 0
 
 
-def help_text(module: ModuleType) -> str:
-    """The module's docstring, then its flags with their defaults."""
-    lines = [(module.__doc__ or "").strip(), "", "Flags:"]
-    own = flags.FLAGS.get_flags_for_module(module.__name__)
-    width = max(len(flag.name) for flag in own) + 4
-    for flag in own:
+def help_text(description: str, own: flags.FlagValues) -> str:
+    """The description, then the flags with their defaults."""
+    lines = [description.strip(), "", "Flags:"]
+    width = max(len(name) for name in own) + 4
+    for name in own:
+        flag = own[name]
         default = "" if flag.default in (None, [], False) else f" Default: {flag.default}."
-        text = textwrap.wrap(f"{flag.help.split(chr(59) + chr(10))[0]}{default}", width=78 - width)
-        lines.append(f"  {'--' + flag.name:<{width}}{text[0]}")
+        # absl adds a note of its own after a semicolon to flags that may be repeated.
+        text = textwrap.wrap(flag.help.split(";\n")[0] + default, width=78 - width)
+        lines.append(f"  {'--' + name:<{width}}{text[0]}")
         lines += [" " * (width + 2) + line for line in text[1:]]
     return "\n".join(lines)

@@ -189,6 +189,7 @@ class Experiment:
         every, steps = self.evaluation.every, self.collector.env_steps
         if every is None or steps // every == before // every:
             return
+        self._finish(steps, observers)
         with self.reporter.timed("evaluate"):
             result = self._evaluate(final=False)
         self.best_evaluation = max(self.best_evaluation, result.mean)

@@ -12,22 +12,37 @@ from acx import config
 from acx.cli import run_command
 from acx.errors import ConfigError
 
+FLAGS = flags.FlagValues()
 GIN_FILE = flags.DEFINE_multi_string(
-    "gin_file", [], "Gin file of the experiment. Repeat to add files: the last binding wins."
+    "gin_file",
+    [],
+    "Gin file of the experiment. Repeat to add files: the last binding wins.",
+    flag_values=FLAGS,
 )
 GIN_BINDINGS = flags.DEFINE_multi_string(
-    "gin_bindings", [], "Override one value, such as 'gamma = 0.95'. Repeatable."
+    "gin_bindings", [], "Override one value, such as 'gamma = 0.95'. Repeatable.", flag_values=FLAGS
 )
 RUN_DIR = flags.DEFINE_string(
-    "run_dir", None, "Folder of this run. Default: runs/<experiment>/<time>-seed<seed>."
+    "run_dir",
+    None,
+    "Folder of this run. Default: runs/<experiment>/<time>-seed<seed>.",
+    flag_values=FLAGS,
 )
 RESUME = flags.DEFINE_bool(
-    "resume", False, "Continue the run in --run_dir with the configuration it was started with."
+    "resume",
+    False,
+    "Continue the run in --run_dir with the configuration it was started with.",
+    flag_values=FLAGS,
 )
 ALLOW_CHANGES = flags.DEFINE_bool(
-    "allow_changes", False, "Let --resume go on with bindings that differ from the run's own."
+    "allow_changes",
+    False,
+    "Let --resume go on with bindings that differ from the run's own.",
+    flag_values=FLAGS,
 )
-SEED = flags.DEFINE_integer("seed", None, "Root of all randomness; same as binding 'seed = N'.")
+SEED = flags.DEFINE_integer(
+    "seed", None, "Root of all randomness; same as binding 'seed = N'.", flag_values=FLAGS
+)
 
 
 def train() -> None:
@@ -58,7 +73,7 @@ def train() -> None:
 
 def run() -> None:
     """The command and console script."""
-    run_command(__name__, "acx", train)
+    run_command("acx", __doc__, FLAGS, train)
 
 
 if __name__ == "__main__":

@@ -123,24 +123,30 @@ class CsvWriter:
         columns = _drop_later_rows(path, start_steps) if path.exists() else []
         self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
         self._table = self._writer(columns) if columns else None
+        self._rows: list[dict[str, float]] = []  # not written yet: the columns aren't known
 
     def _writer(self, columns: Sequence[str]) -> "csv.DictWriter[str]":
         return csv.DictWriter(self._file, list(columns), extrasaction="ignore")
 
-    def _write(self, step: int, scalars: dict[str, float]) -> None:
-        if self._table is None:
-            self._table = self._writer(list(dict.fromkeys(["step", *self.LATE, *scalars])))
-            self._table.writeheader()
-        self._table.writerow({"step": step, **scalars})
-        self._file.flush()
-
     def on_report(self, report: Report) -> None:
-        """One row."""
-        self._write(report.env_steps, report.scalars)
+        """One row; the first report's tags are the columns, after those of evaluations."""
+        if self._table is None:
+            columns = dict.fromkeys(["step", *self.LATE, *report.scalars])
+            self._table = self._writer(list(columns))
+            self._table.writeheader()
+        self._rows.append({"step": report.env_steps, **report.scalars})
+        self._write_rows()
 
     def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
         """One row."""
-        self._write(env_steps, evaluation_scalars(result))
+        self._rows.append({"step": env_steps, **evaluation_scalars(result)})
+        self._write_rows()
+
+    def _write_rows(self) -> None:
+        if self._table is not None:
+            self._table.writerows(self._rows)
+            self._rows = []
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file."""

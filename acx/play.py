@@ -14,10 +14,15 @@ from rich.console import Console
 from acx.cli import run_command
 from acx.errors import ConfigError
 
-RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of a finished run.")
-EPISODES = flags.DEFINE_integer("episodes", 1, "Episodes to play.", lower_bound=1)
-RENDER = flags.DEFINE_bool("render", False, "Show the episodes in a window.")
-VIDEO = flags.DEFINE_string("video", None, "Record the episodes to this .mp4 file.")
+FLAGS = flags.FlagValues()
+RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of a finished run.", flag_values=FLAGS)
+EPISODES = flags.DEFINE_integer(
+    "episodes", 1, "Episodes to play.", lower_bound=1, flag_values=FLAGS
+)
+RENDER = flags.DEFINE_bool("render", False, "Show the episodes in a window.", flag_values=FLAGS)
+VIDEO = flags.DEFINE_string(
+    "video", None, "Record the episodes to this .mp4 file.", flag_values=FLAGS
+)
 
 
 def episode(experiment: Any, env: Any, seed: int) -> Iterator[float]:
@@ -83,4 +88,4 @@ def _video_writer(path: str) -> Any:
 
 
 if __name__ == "__main__":
-    run_command(__name__, "acx.play", play)
+    run_command("acx.play", __doc__, FLAGS, play)

@@ -95,12 +95,13 @@ class EpisodeStatistics:
         self.recent.extend(episodes_list(state["recent"]))
         self.finished = int(state["finished"])
 
-    def add(self, rewards: np.ndarray, done: np.ndarray, valid: np.ndarray | None) -> list[Episode]:
-        """Count one step [N]; returns the episodes that it ended."""
+    def step(self, rewards: np.ndarray, valid: np.ndarray | None) -> None:
+        """Count one step [N]."""
         self.returns += rewards
         self.lengths += 1 if valid is None else valid
-        if not done.any():
-            return []
+
+    def end(self, done: np.ndarray) -> list[Episode]:
+        """Take the episodes of the environments in `done` [N] as finished; returns them."""
         ended = [
             Episode(float(self.returns[i]), int(self.lengths[i])) for i in np.flatnonzero(done)
         ]
@@ -193,10 +194,10 @@ class RolloutCollector:
             out.truncated[t] = step.truncated
             if step.valid is not None:
                 out.valid[t] = step.valid
-            if len(step.final_observations):
+            self.statistics.step(step.rewards, step.valid)
+            if step.final_observations is not None:
                 finals.append(step.final_observations)
-            done = step.terminated | step.truncated
-            out.episodes += self.statistics.add(step.rewards, done, step.valid)
+                out.episodes += self.statistics.end(step.terminated | step.truncated)
             self._raw = step.observations
         final = np.concatenate(finals) if finals else np.empty((0, *self._raw.shape[1:]))
         self._check_finite(out, final)

@@ -21,7 +21,7 @@ from rich.console import Console
 from acx.cli import run_command
 from acx.errors import ConfigError, Interrupted, RunError
 from sweeps import hparams
-from sweeps.display import LiveTable, duration, header
+from sweeps.display import LiveTable, counted, duration, header
 from sweeps.folder import locked, save_plan
 from sweeps.plan import Plan, load_plan
 from sweeps.scheduler import Scheduler, domains
@@ -29,12 +29,21 @@ from sweeps.summary import BEST, write_summary
 from sweeps.tables import plan_table, print_results
 from sweeps.workers import LocalWorkers
 
-SWEEP = flags.DEFINE_string("sweep", None, "Gin file of the sweep.")
-SWEEP_DIR = flags.DEFINE_string("sweep_dir", None, "Folder of its runs. Default: runs/<sweep>.")
-WORKERS = flags.DEFINE_integer(
-    "workers", os.cpu_count() or 1, "Processes that train at a time.", lower_bound=1
+FLAGS = flags.FlagValues()
+SWEEP = flags.DEFINE_string("sweep", None, "Gin file of the sweep.", flag_values=FLAGS)
+SWEEP_DIR = flags.DEFINE_string(
+    "sweep_dir", None, "Folder of its runs. Default: runs/<sweep>.", flag_values=FLAGS
 )
-DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the trials and the estimated time; run none.")
+WORKERS = flags.DEFINE_integer(
+    "workers",
+    os.cpu_count() or 1,
+    "Processes that train at a time.",
+    lower_bound=1,
+    flag_values=FLAGS,
+)
+DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "Print the trials and the estimated time; run none.", flag_values=FLAGS
+)
 
 
 def sweep() -> None:
@@ -121,7 +130,7 @@ def _estimate(plan: Plan, folder: Path, count: int, console: Console) -> None:
         seconds = steps / measured["steps_per_second"] / count + measured["startup"]
         console.print(
             f"{steps:,.0f} steps to go at {measured['steps_per_second']:,.0f}/s a worker: "
-            f"about [bold]{duration(seconds)}[/bold] with {count} workers"
+            f"about [bold]{duration(seconds)}[/bold] with {counted(count, 'worker')}"
         )
 
 
@@ -136,7 +145,7 @@ def _print_next_steps(console: Console, folder: Path, best: str | None) -> None:
 
 def run() -> None:
     """The command."""
-    run_command(__name__, "sweeps.run", sweep)
+    run_command("sweeps.run", __doc__, FLAGS, sweep)
 
 
 if __name__ == "__main__":

@@ -115,10 +115,12 @@ def test_normalized_observations_are_stored_and_the_statistics_left_alone():
 def test_T11_only_finished_episodes_are_counted():
     statistics = EpisodeStatistics(2)
     ones = np.ones(2)
-    assert statistics.add(ones, np.array([False, False]), None) == []
-    [episode] = statistics.add(ones, np.array([False, True]), None)
+    statistics.step(ones, None)
+    statistics.step(ones, None)
+    [episode] = statistics.end(np.array([False, True]))
     assert (episode.episode_return, episode.length) == (2.0, 2)
-    [episode] = statistics.add(ones, np.array([True, False]), None)
+    statistics.step(ones, None)
+    [episode] = statistics.end(np.array([True, False]))
     assert (episode.episode_return, episode.length) == (3.0, 3)
     assert statistics.finished == len(statistics.recent) == 2
 

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import gin
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from acx.config import Positive, PositiveInt, configurable
 from acx.environments.guard import Guard
+from acx.environments.local import LocalVectorEnv
 from acx.environments.vector import EpisodeSeed, VectorEnvironment
 from acx.errors import ConfigError, RunError
 
@@ -148,10 +149,7 @@ class Environment:
 
     def make_sync(self, num_envs: int, episode_seed: EpisodeSeed) -> VectorEnvironment:
         """The same in this process, whatever training uses: for evaluation."""
-        envs = SyncVectorEnv(
-            self._makers(num_envs), copy=False, autoreset_mode=AutoresetMode.DISABLED
-        )
-        return VectorEnvironment(envs, episode_seed)
+        return VectorEnvironment(LocalVectorEnv(self._makers(num_envs)), episode_seed)
 
     def _makers(self, num_envs: int) -> list[Callable[[], gymnasium.Env]]:
         return [functools.partial(self.make_single, i) for i in range(num_envs)]

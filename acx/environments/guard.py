@@ -1,10 +1,8 @@
 """Faulty environments are named: which one, at which step of which episode, and what it did."""
 
-import contextlib
 import multiprocessing
 import multiprocessing.connection
 import numbers
-from collections.abc import Iterator
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -97,28 +95,26 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@contextlib.contextmanager
-def attribute_failures(envs: gymnasium.vector.VectorEnv) -> Iterator[None]:
-    """Turn the bare errors of dead or hung worker processes into a RunError that names them."""
-    try:
-        yield
-    except RunError:
-        raise
-    except (EOFError, BrokenPipeError, ConnectionError, multiprocessing.TimeoutError) as error:
-        if isinstance(error, multiprocessing.TimeoutError):
-            pipes = getattr(envs, "parent_pipes", [])
-            hung = [i for i, pipe in enumerate(pipes) if not pipe.closed and not pipe.poll(0)]
-            raise RunError(f"environment {_list(hung)} did not answer in time") from None
-        processes = getattr(envs, "processes", [])
-        # A dying process closes its pipes a moment before it is dead.
-        ended = multiprocessing.connection.wait([p.sentinel for p in processes], timeout=1)
-        dead = [i for i, process in enumerate(processes) if process.sentinel in ended]
-        for i in dead:
-            processes[i].join(timeout=1)
-        codes = ", ".join(str(processes[i].exitcode) for i in dead)
-        raise RunError(
-            f"the process of environment {_list(dead)} died (exit code {codes or 'unknown'})"
-        ) from None
+# What Gymnasium's worker processes raise in the parent when they die or hang, naming nothing.
+WORKER_FAILURES = (EOFError, BrokenPipeError, ConnectionError, multiprocessing.TimeoutError)
+
+
+def attributed(envs: gymnasium.vector.VectorEnv, error: Exception) -> RunError:
+    """The failure of a worker process with the number of its environment."""
+    if isinstance(error, multiprocessing.TimeoutError):
+        pipes = getattr(envs, "parent_pipes", [])
+        hung = [i for i, pipe in enumerate(pipes) if not pipe.closed and not pipe.poll(0)]
+        return RunError(f"environment {_list(hung)} did not answer in time")
+    processes = getattr(envs, "processes", [])
+    # A dying process closes its pipes a moment before it is dead.
+    ended = multiprocessing.connection.wait([p.sentinel for p in processes], timeout=1)
+    dead = [i for i, process in enumerate(processes) if process.sentinel in ended]
+    for i in dead:
+        processes[i].join(timeout=1)
+    codes = ", ".join(str(processes[i].exitcode) for i in dead)
+    return RunError(
+        f"the process of environment {_list(dead)} died (exit code {codes or 'unknown'})"
+    )
 
 
 def _list(indices: list[int]) -> str:

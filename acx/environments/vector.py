@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from acx.environments.guard import attribute_failures
+from acx.environments.guard import WORKER_FAILURES, attributed
 from acx.errors import ConfigError
 from acx.states import State
 
@@ -29,7 +29,8 @@ class Transition(NamedTuple):
     terminated: np.ndarray  # [N] bool
     truncated: np.ndarray  # [N] bool; False where terminated is True: termination wins
     valid: np.ndarray | None  # [N] bool, False for rows that are no data; None: all are
-    final_observations: np.ndarray  # [K, ...] the true next observations of the truncated rows
+    # [K, ...] the true next observations of the K truncated rows; None: no episode ended
+    final_observations: np.ndarray | None
 
 
 EpisodeSeed = Callable[[int, int], int]
@@ -82,8 +83,7 @@ class VectorEnvironment:
             self.envs, gymnasium.vector.SyncVectorEnv | gymnasium.vector.AsyncVectorEnv
         )
         seed: Any = seeds if several else seeds[0]
-        with attribute_failures(self.envs):
-            observations, _ = self.envs.reset(seed=seed)
+        observations, _ = self._attempt(self.envs.reset, seed=seed)
         self.episodes += 1
         self._actions, self._lengths[:] = [], 0
         return np.array(observations)
@@ -96,23 +96,9 @@ class VectorEnvironment:
         """
         # Gymnasium checks a Python int several times faster than a NumPy one.
         sent: Any = actions.tolist() if self._sends_ints else actions
-        with attribute_failures(self.envs):
-            observations, rewards, terminated, truncated, infos = self.envs.step(sent)
+        observations, rewards, terminated, truncated, infos = self._attempt(self.envs.step, sent)
         truncated = truncated & ~terminated
-        self._remember(actions, terminated | truncated)
-        return self._advance(observations, rewards, terminated, truncated, infos)
-
-    def _remember(self, actions: np.ndarray, done: np.ndarray) -> None:
-        """Keep the actions since the oldest open episode began."""
-        if self.mode is not AutoresetMode.DISABLED:
-            return
-        self._actions.append(np.array(actions))
-        self._lengths += 1
-        if done.any():
-            self._lengths[done] = 0
-            spare = len(self._actions) - int(self._lengths.max())
-            if spare > len(self._actions) // 2:
-                del self._actions[:spare]
+        return self._advance(actions, observations, rewards, terminated, truncated, infos)
 
     def state(self) -> State:
         """How to come back here: episode numbers, and the actions of the open episodes."""
@@ -141,8 +127,7 @@ class VectorEnvironment:
         self.episodes = state["episodes"] - 1
         observations = self.reset()
         for t, row in enumerate(actions, start=1):
-            with attribute_failures(self.envs):
-                observations, _, terminated, truncated, _ = self.envs.step(row)
+            observations, _, terminated, truncated, _ = self._attempt(self.envs.step, row)
             due = len(actions) - lengths == t
             again = due | ((terminated | truncated) & (len(actions) - lengths > t))
             if again.any():
@@ -150,32 +135,46 @@ class VectorEnvironment:
         self._actions, self._lengths = list(actions), lengths.copy()
         return np.array(observations)
 
+    def _attempt(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return call(*arguments, **options)
+        except WORKER_FAILURES as error:
+            raise attributed(self.envs, error) from None
+
     def _masked_reset(self, mask: np.ndarray, episodes: np.ndarray) -> np.ndarray:
         """Reset the environments in `mask`, each with the seed of its episode number."""
         seeds: Any = [None] * self.num_envs
         for i in np.flatnonzero(mask):
             seeds[i] = self._episode_seed(int(i), int(episodes[i]))
-        with attribute_failures(self.envs):
-            observations, _ = self.envs.reset(seed=seeds, options={"reset_mask": mask})
+        observations, _ = self._attempt(self.envs.reset, seed=seeds, options={"reset_mask": mask})
         return observations
 
     def _reset_ended(
         self,
+        actions: np.ndarray,
         observations: np.ndarray,
         rewards: np.ndarray,
         terminated: np.ndarray,
         truncated: np.ndarray,
         infos: dict[str, Any],
     ) -> Transition:
+        self._actions.append(np.array(actions))
+        self._lengths += 1
         done = terminated | truncated
+        if not done.any():
+            return Transition(observations, rewards, terminated, truncated, None, None)
         final = observations[truncated]
-        if done.any():
-            observations = self._masked_reset(done, self.episodes)
-            self.episodes += done
+        observations = self._masked_reset(done, self.episodes)
+        self.episodes += done
+        self._lengths[done] = 0
+        spare = len(self._actions) - int(self._lengths.max())
+        if spare > len(self._actions) // 2:  # actions of episodes that are over
+            del self._actions[:spare]
         return Transition(observations, rewards, terminated, truncated, None, final)
 
     def _reset_next_step(
         self,
+        actions: np.ndarray,
         observations: np.ndarray,
         rewards: np.ndarray,
         terminated: np.ndarray,
@@ -187,18 +186,22 @@ class VectorEnvironment:
         self.episodes += inserted
         self._ended = terminated | truncated
         rewards = np.where(inserted, 0.0, rewards)
-        final = observations[truncated]
+        final = observations[truncated] if self._ended.any() else None
         return Transition(observations, rewards, terminated, truncated, ~inserted, final)
 
     def _reset_same_step(
         self,
+        actions: np.ndarray,
         observations: np.ndarray,
         rewards: np.ndarray,
         terminated: np.ndarray,
         truncated: np.ndarray,
         infos: dict[str, Any],
     ) -> Transition:
-        self.episodes += terminated | truncated
+        done = terminated | truncated
+        if not done.any():
+            return Transition(observations, rewards, terminated, truncated, None, None)
+        self.episodes += done
         final = observations[truncated]
         for row, i in enumerate(np.flatnonzero(truncated)):
             final[row] = infos["final_obs"][i]

@@ -35,7 +35,7 @@ def rows(environments, count):
     for _ in range(count):
         actions = np.zeros(environments.num_envs, int)
         step = environments.step(actions)
-        finals = iter(np.array(step.final_observations))
+        finals = iter([] if step.final_observations is None else np.array(step.final_observations))
         for i in range(environments.num_envs):
             following = next(finals) if step.truncated[i] else step.observations[i]
             row = (

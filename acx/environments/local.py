@@ -1,0 +1,31 @@
+"""Environments stepped one after another in this process, with little around them."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+
+class LocalVectorEnv(SyncVectorEnv):
+    """Gymnasium's SyncVectorEnv for Box observations and masked resets, without infos.
+
+    What is returned are buffers that the next step overwrites: copy what is to be kept.
+    """
+
+    def __init__(self, makers: Any) -> None:
+        super().__init__(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all: one action each, a list or an array."""
+        observations, rewards = self._observations, self._rewards
+        terminated, truncated = self._terminations, self._truncations
+        for i, env in enumerate(self.envs):
+            observations[i], rewards[i], terminated[i], truncated[i], _ = env.step(actions[i])
+        return observations, rewards, terminated, truncated, {}
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        """Reset all, or those in `options["reset_mask"]`, each with its entry of `seed`."""
+        mask = np.ones(self.num_envs, bool) if options is None else options["reset_mask"]
+        for i in np.flatnonzero(mask):
+            self._observations[i], _ = self.envs[i].reset(seed=seed[i])
+        return self._observations, {}
