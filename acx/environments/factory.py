@@ -1,6 +1,7 @@
 """Makes environments from a configuration."""
 
 import functools
+import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -42,10 +43,11 @@ class _StepTimeout(AsyncVectorEnv):
         return self.step_wait(timeout=self.step_timeout)
 
 
-def _in_worker(maker: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+def _in_worker(parent: int, maker: Callable[[], gymnasium.Env]) -> gymnasium.Env:
     """Make an environment in its worker process, which leaves Ctrl-C to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if os.getpid() != parent:  # Gymnasium makes one in the parent too, to see its spaces
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return maker()
 
 
@@ -142,7 +144,9 @@ class Environment:
             return self.make_sync(num_envs, episode_seed)
         if self.vectorization == "vector_entry_point":
             return VectorEnvironment(self._native(num_envs), episode_seed)
-        makers = [functools.partial(_in_worker, maker) for maker in self._makers(num_envs)]
+        makers = [
+            functools.partial(_in_worker, os.getpid(), maker) for maker in self._makers(num_envs)
+        ]
         envs = _StepTimeout(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
         envs.step_timeout = self.step_timeout
         return VectorEnvironment(envs, episode_seed)
