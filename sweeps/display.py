@@ -26,13 +26,18 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def counted(count: int, noun: str) -> str:
+    """1 seed, 3 seeds."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def header(plan: Plan, folder: str, workers: str) -> Table:
     """A few lines on what is going to be trained."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold cyan")
     table.add_column(overflow="fold")
-    points, seeds = len(plan.points), len(plan.seeds)
-    table.add_row("sweep", f"{plan.name}: {points} points × {seeds} seeds of {plan.experiment}")
+    size = f"{counted(len(plan.points), 'point')} × {counted(len(plan.seeds), 'seed')}"
+    table.add_row("sweep", f"{plan.name}: {size} of {plan.experiment}")
     for name, values in describe_axes(plan).items():
         table.add_row("", f"{name}: {values}")
     if len(plan.stages) > 1:
@@ -158,5 +163,5 @@ def _best_line(scheduler: Scheduler) -> Text:
     if best is None:
         return Text("no trial has finished yet", style="dim")
     point, mean, count = best
-    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    seeds = counted(count, "seed")
     return Text.assemble("best so far  ", (f"{mean:.1f}", "bold"), f"  {point}  ", (seeds, "dim"))

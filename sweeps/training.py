@@ -110,7 +110,7 @@ def check(jobs: Sequence[Job]) -> str:
         try:
             config.build(Experiment, config.load(job.files, job.bindings))
         except ConfigError as error:
-            return f"{job.group}: {error}"
+            return f"{job.group}: {str(error).removeprefix('--gin_bindings: ')}"
         resolved = config.resolved()
         if resolved in seen:
             return f"{seen[resolved]} and {job.group} are the same experiment"

@@ -1,0 +1,140 @@
+"""Sweeps whose workers and drivers are killed end like undisturbed ones."""
+
+import random
+import shutil
+import signal
+import time
+
+import psutil
+import pytest
+from sweeping import TINY, finish, start_sweep, table
+
+SLOW = f"""
+Sweep.experiment = '{TINY}'
+Sweep.strategy = @Grid()
+Sweep.seeds = 2
+Grid.axes = {{'gamma': [0.9, 0.99]}}
+Sweep.bindings = {{
+    'Experiment.total_steps': 6_000, 'Experiment.checkpoint_seconds': 0.05,
+    'Experiment.log_every': 100,
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    base = tmp_path_factory.mktemp("kills")
+    file = base / "slow.gin"
+    file.write_text(SLOW)
+    outcome = finish(start_sweep(file, base / "runs", "--workers=1"))
+    assert outcome.code == 0, outcome.err
+    return file, base / "runs"
+
+
+def worker_of(process):
+    """The worker process of a driver, or None between two."""
+    try:
+        found = psutil.Process(process.pid).children()
+        workers = [child for child in found if "sweeps.worker" in child.cmdline()]
+    except psutil.Error:
+        return None
+    return workers[0] if workers else None
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def saved(folder):
+    return list(folder.glob("*/*/checkpoints/step-*.ckpt"))
+
+
+def assert_same_results(folder, expected):
+    for name in ("points.csv", "hyperparameters.csv", "best.gin"):
+        assert (folder / name).read_text() == (expected / name).read_text(), name
+
+
+def test_kills_and_interruptions_cost_nothing_but_time(undisturbed, tmp_path):
+    file, expected = undisturbed
+    folder = tmp_path / "runs"
+
+    driver = start_sweep(file, folder, "--workers=1")
+    wait_for(lambda: saved(folder))
+    worker_of(driver).kill()
+    refused = finish(start_sweep(file, folder))
+    assert refused.code == 2
+    assert f"in use by the sweep of process {driver.pid}" in refused.err
+    wait_for(lambda: len(list(folder.glob("*/*/config.gin"))) == 2)
+    driver.send_signal(signal.SIGINT)
+    outcome = finish(driver)
+    assert outcome.code == 130, outcome.err
+    rows = table(folder)
+    assert rows["gamma=0.9/seed0"]["attempts"] == "2"
+    assert rows["gamma=0.9/seed0"]["state"] == "finished"
+    log = (folder / "gamma=0.9" / "seed0" / "output.txt").read_text()
+    assert "resuming after" in log
+    assert rows["gamma=0.9/seed1"]["state"] in ("paused", "waiting")
+    assert rows["gamma=0.99/seed1"]["state"] == "waiting"
+
+    driver = start_sweep(file, folder, "--workers=1")
+    wait_for(lambda: list((folder / "gamma=0.99/seed0").glob("checkpoints/step-*.ckpt")))
+    worker = worker_of(driver)
+    driver.kill()
+    driver.communicate()
+    finished = [name for name, row in table(folder).items() if row["state"] == "finished"]
+    assert len(finished) >= 2
+
+    outcome = finish(start_sweep(file, folder, "--workers=1"))  # waits until the worker has saved
+    assert outcome.code == 0, outcome.err
+    assert not worker.is_running()
+    assert all(table(folder)[name]["attempts"] == "0" for name in finished)  # none twice
+    assert_same_results(folder, expected)
+
+
+def test_a_trial_that_always_dies_fails_alone(tmp_path):
+    """The toy environment ends its process; the other trial's is another one."""
+    file = tmp_path / "deadly.gin"
+    file.write_text(
+        f"Sweep.experiment = '{TINY}'\nSweep.strategy = @Grid()\nSweep.seeds = 1\n"
+        "Sweep.retries = 0\n"
+        "Grid.axes = {'Environment.env_id': ['toys:Noisy-v0', 'deadly:Deadly-v0']}\n"
+    )
+    (tmp_path / "deadly.py").write_text(
+        "import os, gymnasium, toys\n"
+        "class Deadly(toys.Noisy):\n"
+        "    def step(self, action):\n"
+        "        print('out of luck', flush=True)\n"
+        "        os._exit(9)\n"
+        "gymnasium.register('Deadly-v0', entry_point=Deadly)\n"
+    )
+    outcome = finish(start_sweep(file, tmp_path / "runs", "--workers=1"))
+    rows = list(table(tmp_path / "runs").values())
+    assert outcome.code == 3
+    assert "1 of 2 trials failed" in outcome.err
+    assert [row["state"] for row in rows] == ["finished", "failed"]
+    assert rows[1]["exit_code"] == "9"
+    assert "its process died: exit code 9" in rows[1]["message"]
+    assert "out of luck" in rows[1]["message"]
+
+
+@pytest.mark.slow
+def test_twenty_random_kills(undisturbed, tmp_path):
+    file, expected = undisturbed
+    folder, generator, kills = tmp_path / "runs", random.Random(0), 0
+    while kills < 20:
+        driver = start_sweep(file, folder, "--workers=2")
+        while driver.poll() is None and kills < 20:
+            time.sleep(generator.uniform(2, 9))
+            worker = worker_of(driver)
+            victim = driver if worker is None or generator.random() < 0.4 else worker
+            victim.kill()
+            kills += 1
+        driver.communicate()
+        if kills < 20 and driver.returncode == 0:
+            shutil.rmtree(folder / "gamma=0.9")  # all done too early: something to do again
+    outcome = finish(start_sweep(file, folder, "--workers=2"))
+    assert outcome.code == 0, outcome.err
+    assert_same_results(folder, expected)

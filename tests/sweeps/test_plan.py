@@ -1,0 +1,87 @@
+"""From a gin file to trials, and what is wrong with a gin file."""
+
+import pytest
+from sweeping import TINY
+
+from acx.errors import ConfigError
+from sweeps.folder import save_plan
+from sweeps.plan import load_plan, named_points
+
+
+@pytest.fixture
+def plan_of(tmp_path):
+    def plan(*lines, axes="{'gamma': [0.9, 0.99]}"):
+        file = tmp_path / "sweep.gin"
+        head = [f"Sweep.experiment = '{TINY}'", "Sweep.strategy = @Grid()", f"Grid.axes = {axes}"]
+        file.write_text("\n".join([*head, *lines]))
+        return load_plan(str(file))
+
+    return plan
+
+
+def test_trials_are_points_times_seeds(plan_of):
+    plan = plan_of("Sweep.seeds = [3, 5]", "Sweep.bindings = {'total_steps': 64}")
+    assert [trial.name for trial in plan.trials] == [
+        "gamma=0.9/seed3",
+        "gamma=0.9/seed5",
+        "gamma=0.99/seed3",
+        "gamma=0.99/seed5",
+    ]
+    assert plan.trials[3].bindings == ("total_steps = 64", "gamma = 0.99", "seed = 5")
+    assert plan.trials[0].total_steps == 32  # the toy experiment binds the parameter, not a macro
+
+
+def test_budgets_follow_the_point(plan_of):
+    plan = plan_of("Sweep.seeds = 1", axes="{'Experiment.total_steps': [64, 128]}")
+    assert [trial.total_steps for trial in plan.trials] == [64, 128]
+    assert [trial.name for trial in plan.trials] == [
+        "total_steps=64/seed0",
+        "total_steps=128/seed0",
+    ]
+
+
+@pytest.mark.parametrize("seeds", ["0", "[]", "[1, 1]", "[-1]", "'three'", "2.5"])
+def test_seeds_that_make_no_sense(plan_of, seeds):
+    with pytest.raises(ConfigError, match=r"Sweep\.seeds|seeds"):
+        plan_of(f"Sweep.seeds = {seeds}")
+
+
+def test_errors_name_file_and_nearest_spelling(plan_of):
+    with pytest.raises(ConfigError, match=r"sweep\.gin:4: Sweep has no parameter 'sedes'.*'seeds'"):
+        plan_of("Sweep.sedes = 3")
+    with pytest.raises(ConfigError, match=r"sweep\.gin:3.*needs a list"):
+        plan_of(axes="{'gamma': 0.9}")
+
+
+def test_a_missing_experiment_is_named(tmp_path):
+    file = tmp_path / "sweep.gin"
+    file.write_text(
+        "Sweep.experiment = 'absent.gin'\nSweep.strategy = @Grid()\nGrid.axes = {'gamma': [1]}"
+    )
+    with pytest.raises(ConfigError, match=r"no such gin file: absent\.gin"):
+        load_plan(str(file))
+
+
+def test_names_are_folders_that_a_person_can_read():
+    assert list(named_points([{"GAE.gamma": 0.9, "x": "a/b c"}])) == ["gamma=0.9,x=a_b_c"]
+    # where short names would be the same, they are not short
+    assert list(named_points([{"A.x": 1, "B.x": 2}])) == ["A.x=1,B.x=2"]
+
+
+def test_points_that_read_the_same_get_different_names():
+    names = list(named_points([{"x": 1}, {"x": 1.0}, {"x": 0.12345678}, {"x": 0.12345679}]))
+    assert len(set(names)) == 4
+    assert all(name.startswith("x=") for name in names)
+
+
+def test_long_names_are_cut():
+    first, second = named_points([{"x": "a" * 500}, {"x": "a" * 499 + "b"}])
+    assert first != second
+    assert len(first) < 140
+
+
+def test_a_folder_keeps_one_base(plan_of, tmp_path):
+    save_plan(tmp_path, plan_of())
+    save_plan(tmp_path, plan_of("Sweep.seeds = 5", axes="{'gamma': [0.5], 'clip_norm': [1.0]}"))
+    with pytest.raises(ConfigError, match=r"learning_rate = 0\.01 \(now 0\.5\)"):
+        save_plan(tmp_path, plan_of("Sweep.bindings = {'learning_rate': 0.5}"))

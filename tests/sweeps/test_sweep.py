@@ -1,0 +1,147 @@
+"""Whole sweeps: the same results as alone, only what is missing, and messages for people."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from commands import run_here
+from sweeping import CUBE, REPOSITORY, TINY, run_sweep, table
+
+from acx.checkpoints import load as load_checkpoint
+
+TRIALS = [
+    f"gamma={gamma},learning_rate={rate},clip_norm={clip}/seed0"
+    for gamma in ("0.9", "0.99")
+    for rate in ("0.001", "0.01")
+    for clip in ("0.5", "None")
+]
+
+
+def results(folder):
+    """What is compared between sweeps: the trials' results without times and attempts."""
+    return {name: (row["state"], row["mean_reward"]) for name, row in table(folder).items()}
+
+
+def started(folder):
+    """When each run was started."""
+    return {
+        name: json.loads((folder / name / "status.json").read_text())["started"] for name in TRIALS
+    }
+
+
+def untimed(path):
+    with open(path / "metrics.csv", encoding="utf-8") as file:
+        return [
+            {tag: value for tag, value in row.items() if not tag.startswith("time/")}
+            for row in csv.DictReader(file)
+        ]
+
+
+def test_a_sweep_trains_every_combination(cube):
+    rows = table(cube.folder)
+    assert list(rows) == TRIALS
+    assert {row["state"] for row in rows.values()} == {"finished"}
+    assert {row["exit_code"] for row in rows.values()} == {"0"}
+    configs = {(cube.folder / name / "config.gin").read_text() for name in TRIALS}
+    assert len(configs) == 8
+    assert "8 points × 1 seed of" in cube.outcome.out
+    for name in TRIALS:
+        assert name in cube.outcome.out
+
+
+def test_a_trial_is_the_run_that_acx_makes_alone(cube, tmp_path, monkeypatch, capsys):
+    name = TRIALS[5]  # not the first of its worker: its programs were another trial's
+    bindings = ["gamma = 0.99", "learning_rate = 0.001", "clip_norm = None", "seed = 0"]
+    alone = run_here(
+        monkeypatch,
+        capsys,
+        f"--gin_file={TINY}",
+        *(f"--gin_bindings={binding}" for binding in bindings),
+        f"--run_dir={tmp_path / 'alone'}",
+    )
+    assert alone.code == 0, alone.err
+    swept, single = cube.folder / name, tmp_path / "alone"
+    assert (swept / "config.gin").read_text() == (single / "config.gin").read_text()
+    assert untimed(swept) == untimed(single)
+    (theirs,), (ours,) = ((path / "checkpoints").iterdir() for path in (swept, single))
+    theirs, ours = load_checkpoint(theirs), load_checkpoint(ours)
+    assert theirs.keys() == ours.keys()
+    for key, array in ours.items():
+        np.testing.assert_array_equal(theirs[key], array, err_msg=key)
+    status = [json.loads((path / "status.json").read_text()) for path in (swept, single)]
+    assert status[0]["mean_reward"] == status[1]["mean_reward"]
+
+
+def test_running_again_does_only_what_is_missing(cube, tmp_path):
+    folder = tmp_path / "runs"
+    shutil.copytree(cube.folder, folder)
+    before, summary = started(folder), (folder / "points.csv").read_text()
+
+    again = run_sweep(cube.file, folder)
+    assert again.code == 0
+    assert started(folder) == before
+    assert "finished" not in again.out.replace("no trial has finished", "")
+
+    shutil.rmtree(folder / TRIALS[5])  # deleted
+    half = folder / TRIALS[3]  # killed in the middle of its first steps
+    (half / "status.json").unlink()
+    shutil.rmtree(half / "checkpoints")
+    third = folder / TRIALS[2]  # killed before there was a configuration
+    for path in third.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (third / "checkpoints").mkdir()
+    (folder / "trials.csv").unlink()
+    again = run_sweep(cube.file, folder, "--workers=1")
+    assert again.code == 0, again.err
+    after = started(folder)
+    assert {name for name in TRIALS if after[name] != before[name]} == {
+        TRIALS[i] for i in (2, 3, 5)
+    }
+    assert results(folder) == results(cube.folder)
+    assert (folder / "points.csv").read_text() == summary
+
+
+def test_another_base_is_refused(cube, tmp_path):
+    file = tmp_path / "cube.gin"
+    file.write_text(CUBE + "Sweep.bindings = {'Learner.epochs': 2}\n")
+    refused = run_sweep(file, cube.folder)
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert "Learner.epochs = unset (now 2)" in refused.err
+
+
+def test_a_misspelt_axis_is_found_before_anything_is_trained(tmp_path):
+    file = tmp_path / "typo.gin"
+    file.write_text(CUBE.replace("'gamma'", "'gama'"))
+    refused = run_sweep(file, tmp_path / "runs", "--workers=1")
+    assert refused.code == 2
+    assert "nothing reads the macro 'gama'. Did you mean 'gamma'?" in refused.err
+    assert not list((tmp_path / "runs").glob("gama*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a sweep"),
+        (["--sweep=absent.gin"], "no such gin file: absent.gin"),
+        (["--sweep=x", "--workers=0"], "workers"),
+        (["--sweep=x", "--wokers=1"], "wokers"),
+    ],
+)
+def test_wrong_commands_end_in_one_line(tmp_path, arguments, message):
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps.run", *arguments],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
