@@ -127,14 +127,16 @@ def state_table(scheduler: Scheduler) -> Group:
     states = Counter(progress.state for progress in scheduler.progress.values())
     total = len(scheduler.plan.trials)
     counts = Table.grid(padding=(0, 2))
-    counts.add_row(
-        ProgressBar(total, states["finished"] + states["failed"], width=24),
+    over = states["finished"] + states["failed"]
+    cells = [
         f"{states['finished']} of {total} done",
         f"{states['running']} running",
         f"[dim]{states['paused']} paused[/dim]" if states["paused"] else "",
         f"[red]{states['failed']} failed[/red]" if states["failed"] else "",
         _left(scheduler),
-    )
+    ]
+    bar = ProgressBar(total, over, width=24, complete_style="green", finished_style="green")
+    counts.add_row(bar, *filter(None, cells))
     running = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", title_justify="left")
     running.add_column("running")
     running.add_column("steps", justify="right")
