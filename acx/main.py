@@ -6,6 +6,8 @@ The results go to a run folder that TensorBoard and the analysis package read.
 Exit codes: 0 done, 2 the configuration can't be run, 3 the run had to stop, 130 or 143 interrupted.
 """
 
+from contextlib import nullcontext
+
 from absl import flags
 
 from acx import config
@@ -60,7 +62,7 @@ def train() -> None:
     from rich.console import Console
 
     console = Console()
-    with console.status("loading TensorFlow"):
+    with console.status("loading TensorFlow") if console.is_interactive else nullcontext():
         from acx.runtime import load_tensorflow
 
         device = load_tensorflow()

@@ -70,7 +70,7 @@ class ProgressLine:
             transient=False,
         )
         self._task = self._bar.add_task("", total=total_steps, fps=0.0, ret="-", loss="-")
-        if console.is_terminal:
+        if console.is_interactive:
             self._bar.start()
 
     def on_report(self, report: Report) -> None:
@@ -87,7 +87,7 @@ class ProgressLine:
         self._bar.update(
             self._task, completed=report.env_steps, fps=fps, ret=mean_return, loss=loss
         )
-        if not self._console.is_terminal:
+        if not self._console.is_interactive:
             now = time.monotonic()
             if now - self._last_line >= SECONDS_BETWEEN_LINES:
                 self._last_line = now
