@@ -55,12 +55,13 @@ class ProgressLine:
         self._console = console
         self._total = total_steps
         self._last_line = time.monotonic()
+        self._first: tuple[float, int] | None = None  # when and where the first report came
         self._return: float | None = None
         self._critic_loss: float | None = None
         self._losses: list[float] = []
         self._episodes = 0
         self._bar = Progress(
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=24, complete_style="cyan", finished_style="cyan"),
             TextColumn("{task.completed:>9,.0f} steps"),
             TextColumn("[green]{task.fields[fps]:>7,.0f}/s"),
             TextColumn("return [bold]{task.fields[ret]}"),
@@ -81,14 +82,17 @@ class ProgressLine:
         if self._episodes >= EPISODES_PER_CRITIC_LOSS or self._critic_loss is None:
             self._critic_loss = sum(self._losses) / len(self._losses)
             self._losses, self._episodes = [], 0
-        fps = report.scalars["time/fps"]
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, report.env_steps)  # compilation is behind
+        seconds, steps = now - self._first[0], report.env_steps - self._first[1]
+        fps = steps / seconds if steps else report.scalars["time/fps"]
         mean_return = "-" if self._return is None else f"{self._return:.1f}"
         loss = f"{self._critic_loss:.3g}"
         self._bar.update(
             self._task, completed=report.env_steps, fps=fps, ret=mean_return, loss=loss
         )
         if not self._console.is_interactive:
-            now = time.monotonic()
             if now - self._last_line >= SECONDS_BETWEEN_LINES:
                 self._last_line = now
                 self._console.print(
@@ -101,7 +105,7 @@ class ProgressLine:
         if final:
             self.close()
             self._console.print(
-                f"[bold]evaluation[/bold]  mean return [bold]{result.mean:.1f}[/bold] ± "
+                f"[bold cyan]{'evaluation':<12}[/bold cyan]  mean return [bold]{result.mean:.1f}[/bold] ± "
                 f"{result.std:.1f} over {len(result.returns)} episodes of the deterministic policy",
                 soft_wrap=True,
             )

@@ -50,7 +50,7 @@ class Reporter:
         self._episodes: list[Episode] = []
         self._rollout: dict[str, float] = {}
         self._seconds = {"collect": 0.0, "update": 0.0, "evaluate": 0.0}
-        self._started = self._last = time.perf_counter()
+        self._started = self._last = self._now = time.perf_counter()
         self._last_steps = 0
 
     @contextmanager
@@ -70,6 +70,7 @@ class Reporter:
         """Note a rollout's finished episodes, before the next rollout finishes more."""
         self._episodes += episodes
         self._rollout = _episode_scalars(statistics)
+        self._now = time.perf_counter()
 
     def add_metrics(self, metrics: dict[str, float]) -> None:
         """Note the metrics of one update."""
@@ -95,7 +96,7 @@ class Reporter:
         return report
 
     def _time_scalars(self, env_steps: int, iterations: int) -> dict[str, float]:
-        now = time.perf_counter()
+        now = self._now  # one moment of each iteration: its rollout is complete
         scalars = {
             "time/fps": (env_steps - self._last_steps) / (now - self._last),
             "time/iterations": iterations,

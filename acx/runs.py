@@ -287,4 +287,6 @@ def _print_next_steps(console: Console, folder: Path) -> None:
         ("compare runs", f"{python} -m tensorboard.main --logdir {folder.parent}"),
         ("watch it", f"{python} -m acx.play --run_dir={folder} --render"),
     ):
-        console.print(f"[dim]{what:<12}[/dim]  {command}", soft_wrap=True, highlight=False)
+        console.print(
+            f"[bold cyan]{what:<12}[/bold cyan]  {command}", soft_wrap=True, highlight=False
+        )
