@@ -92,21 +92,21 @@ class ProgressLine:
         self._bar.update(
             self._task, completed=report.env_steps, fps=fps, ret=mean_return, loss=loss
         )
-        if not self._console.is_interactive:
-            if now - self._last_line >= SECONDS_BETWEEN_LINES:
-                self._last_line = now
-                self._console.print(
-                    f"{report.env_steps:,} of {self._total:,} steps, {fps:,.0f}/s, "
-                    f"return {mean_return}, critic loss {loss}"
-                )
+        waited = now - self._last_line >= SECONDS_BETWEEN_LINES
+        if waited and not self._console.is_interactive:
+            self._last_line = now
+            self._console.print(
+                f"{report.env_steps:,} of {self._total:,} steps, {fps:,.0f}/s, "
+                f"return {mean_return}, critic loss {loss}"
+            )
 
     def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
         """Complete the bar at the end; say the result."""
         if final:
             self.close()
             self._console.print(
-                f"[bold cyan]{'evaluation':<12}[/bold cyan]  mean return [bold]{result.mean:.1f}[/bold] ± "
-                f"{result.std:.1f} over {len(result.returns)} episodes of the deterministic policy",
+                f"[bold cyan]evaluation  [/bold cyan]  mean return [bold]{result.mean:.1f}[/bold] "
+                f"± {result.std:.1f} over {len(result.returns)} episodes of the deterministic policy",
                 soft_wrap=True,
             )
 
