@@ -106,7 +106,8 @@ class ProgressLine:
             self.close()
             self._console.print(
                 f"[bold cyan]evaluation  [/bold cyan]  mean return [bold]{result.mean:.1f}[/bold] "
-                f"± {result.std:.1f} over {len(result.returns)} episodes of the deterministic policy",
+                f"± {result.std:.1f} over {len(result.returns)} episodes "
+                "of the deterministic policy",
                 soft_wrap=True,
             )
 
