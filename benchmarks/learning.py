@@ -23,11 +23,11 @@ from absl import app, flags
 from benchmarks.learning_table import GOALS, RESULTS, print_table, result_path
 
 EXPERIMENTS = flags.DEFINE_list(
-    "experiments", sorted(GOALS), "Names of files in experiments/, without .gin."
+    "experiments", list(GOALS), "Names of files in experiments/, without .gin."
 )
 SEEDS = flags.DEFINE_integer("seeds", 10, "Seeds 0 to N-1.", lower_bound=1)
 WORKERS = flags.DEFINE_integer("workers", os.cpu_count(), "Processes at a time.", lower_bound=1)
-POINTS = flags.DEFINE_integer("points", 20, "Evaluations along the budget.", lower_bound=1)
+POINTS = flags.DEFINE_integer("points", 10, "Evaluations along the budget.", lower_bound=1)
 BINDINGS = flags.DEFINE_multi_string("gin_bindings", [], "Bindings for all of them, to try out.")
 FRESH = flags.DEFINE_bool("fresh", False, "Run again what has a result.")
 SAVE = flags.DEFINE_bool("save", True, "Keep the results.")
@@ -106,8 +106,15 @@ def record(name: str, seed: int, entry: dict[str, Any], save: bool) -> dict[str,
     kept["seeds"] = dict(sorted(kept["seeds"].items(), key=lambda item: int(item[0])))
     if save:
         RESULTS.mkdir(exist_ok=True)
-        path.write_text(json.dumps(kept, indent=1) + "\n")
+        path.write_text(_one_seed_a_line(kept), encoding="utf-8")
     return kept
+
+
+def _one_seed_a_line(result: dict[str, Any]) -> str:
+    """JSON that a person can skim and a diff can show."""
+    seeds = ",\n".join(f'  "{k}": {json.dumps(v)}' for k, v in result["seeds"].items())
+    rest = json.dumps({k: v for k, v in result.items() if k != "seeds"}, indent=1)
+    return f'{rest.removesuffix("}").rstrip()},\n "seeds": {{\n{seeds}\n }}\n}}\n'
 
 
 def jobs(names: Sequence[str], seeds: int, fresh: bool) -> Iterator[tuple[str, int]]:
