@@ -22,7 +22,13 @@ METRICS = {"eval/mean_reward": "evaluation return", "rollout/ep_rew_mean": "trai
 
 
 def write_experiment(folder: Path, columns: Mapping[str, Sequence[Column]]) -> None:
-    """Tell once, in the sweep's folder, which hyperparameters vary, and what is compared."""
+    """Tell once, in one run's folder, which hyperparameters vary, and what is compared.
+
+    In a folder without a run it would be listed as one more run.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for outdated in folder.glob("events.out.tfevents.*.experiment"):
+        outdated.unlink()
     hyperparameters = [
         api_pb2.HParamInfo(
             name=name,
@@ -53,6 +59,11 @@ def write_start(folder: Path, group: str, values: Mapping[str, Column]) -> None:
         metadata.SESSION_START_INFO_TAG,
         plugin_data_pb2.HParamsPluginData(session_start_info=start),
     )
+
+
+def has_start(folder: Path) -> bool:
+    """Whether `write_start` was called for a run before."""
+    return any(folder.glob("events.out.tfevents.*.session_start_info"))
 
 
 def write_end(folder: Path, succeeded: bool) -> None:

@@ -83,8 +83,7 @@ def _train(plan: Plan, folder: Path, count: int, lock: int, console: Console) ->
         stack.callback(workers.stop)
         received = stack.enter_context(_stoppable(scheduler, console))
         scheduler.check()
-        if not any(folder.glob("events.out.tfevents.*")):
-            hparams.write_experiment(folder, domains(plan))
+        hparams.write_experiment(folder / plan.trials[0].name, domains(plan))
         if not scheduler.stop_requested:
             scheduler.run()
     if received:

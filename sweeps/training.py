@@ -95,7 +95,7 @@ def _start_or_resume(
         return
     # A kill just after the folder was made may have left one that is empty but for this.
     shutil.rmtree(folder / runs.CHECKPOINTS, ignore_errors=True)
-    if not any(folder.glob("events.out.tfevents.*")):
+    if not hparams.has_start(folder):
         hparams.write_start(folder, job.group, job.hyperparameters)
     runs.start(job.files, job.bindings, str(folder), console, device, session)
 

@@ -1,0 +1,117 @@
+"""The sweep in TensorBoard's HPARAMS tab: by its data, and as a user sees it."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from sweeping import CUBE, finish, start_sweep, table
+
+from analysis import load_configs, load_runs, load_status
+
+SEEDED = CUBE.replace("Sweep.seeds = 1", "Sweep.seeds = 2").replace(
+    ", 'learning_rate': [1e-3, 1e-2]", ""
+)
+
+
+@contextmanager
+def tensorboard(folder, runs):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = ["--logdir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tensorboard.main", *where],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 60
+        while len(ask(address, "/data/runs") or ()) < runs:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
+def ask(address, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+    except OSError:
+        return None
+
+
+@pytest.mark.slow
+def test_one_row_for_each_point_with_typed_columns_and_the_return_first(tmp_path):
+    file, folder = tmp_path / "sweep.gin", tmp_path / "runs"
+    file.write_text(SEEDED)
+    assert finish(start_sweep(file, folder, "--workers=1")).code == 0
+    with tensorboard(folder, 8) as address:
+        experiment = ask(address, "/data/plugin/hparams/experiment", {})
+        rows = ask(
+            address,
+            "/data/plugin/hparams/session_groups",
+            {
+                "startIndex": 0,
+                "sliceSize": 50,
+                "allowedStatuses": ["STATUS_SUCCESS"],
+                "colParams": [],
+                "aggregationType": "AGGREGATION_AVG",
+            },
+        )
+    infos = {info["name"]: info["type"] for info in experiment["hparamInfos"]}
+    assert infos == {"gamma": "DATA_TYPE_FLOAT64", "clip_norm": "DATA_TYPE_STRING"}
+    assert next(info["name"]["tag"] for info in experiment["metricInfos"]) == "eval/mean_reward"
+    groups = {group["name"]: group for group in rows["sessionGroups"]}
+    assert set(groups) == {
+        "gamma=0.99,clip_norm=0.5",
+        "gamma=0.99,clip_norm=None",
+        "gamma=0.9,clip_norm=0.5",
+        "gamma=0.9,clip_norm=None",
+    }
+    trials = table(folder)
+    for name, group in groups.items():
+        assert len(group["sessions"]) == 2
+        value = next(
+            value["value"]
+            for value in group["metricValues"]
+            if value["name"]["tag"] == "eval/mean_reward"
+        )
+        seeds = [float(trials[f"{name}/seed{seed}"]["mean_reward"]) for seed in (0, 1)]
+        assert value == pytest.approx(np.mean(seeds), rel=1e-5)
+
+
+def test_the_analysis_reads_a_sweep_as_any_runs(cube):
+    status = load_status(cube.folder)
+    assert status["state"].tolist() == ["finished"] * 8
+    assert set(load_configs(cube.folder).attrs["swept"]) == {"gamma", "learning_rate", "clip_norm"}
+    finals = load_runs(cube.folder, "eval/mean_reward")
+    assert len(finals) == 8
+
+
+@pytest.mark.slow
+def test_the_tab_shows_the_points(cube, tmp_path):
+    browser = pytest.importorskip("browser")
+    if browser.EXECUTABLE is None:
+        pytest.skip("no Chromium found")
+    shutil.copytree(cube.folder, tmp_path / "runs")
+    with tensorboard(tmp_path / "runs", 8) as address:
+
+        async def look(page):
+            await page.open(f"{address}/#hparams")
+            return await page.text("clip_norm", "evaluation return")
+
+        text = browser.visit(tmp_path / "profile", look)
+    assert "gamma" in text
