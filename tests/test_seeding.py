@@ -44,7 +44,7 @@ def rewards(seed, steps=100, num_envs=4):
         num_envs, lambda i, e: episode_seed(seed, Stream.TRAINING_EPISODES, i, e)
     )
     envs.reset()
-    found = np.array([envs.step(np.zeros(num_envs, int)).rewards for _ in range(steps)])
+    found = np.array([envs.step(np.zeros(num_envs, int)).rewards.copy() for _ in range(steps)])
     envs.close()
     return found
 

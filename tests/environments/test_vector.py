@@ -89,6 +89,17 @@ def test_every_autoreset_mode_gives_the_transitions_of_the_underlying_episodes(m
     environments.close()
 
 
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("options", EPISODES)
+def test_made_environments_give_the_transitions_of_the_underlying_episodes(vectorization, options):
+    environments = Environment("toys:Counter-v0", 2, vectorization, options).make(2, no_seed)
+    try:
+        for found in rows(environments, 12):
+            assert found == expected_rows(12, **options)
+    finally:
+        environments.close()
+
+
 def test_T06_next_step_resets_are_marked_as_no_data():
     environments = counters(AutoresetMode.NEXT_STEP, {"lengths": (3,), "label": False})
     observed = [environments.reset()[0, 0]]
