@@ -148,7 +148,7 @@ def state_table(scheduler: Scheduler) -> Group:
             trial.name,
             f"{progress.env_steps:,} of {scheduler.steps_wanted(trial):,.0f}",
             duration(scheduler.seconds_running(worker)),
-            f"attempt {progress.attempts}" if progress.attempts > 1 else "",
+            f"attempt {progress.deaths + 1}" if progress.deaths else "",
         )
     if not scheduler.running:
         running.add_row("[dim]starting workers[/dim]", "", "", "")

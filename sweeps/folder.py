@@ -22,13 +22,26 @@ SECONDS_TO_WAIT_FOR_LOCK = 15.0  # workers whose driver was killed save and leav
 
 @dataclass
 class Progress:
-    """How far a trial is. States: waiting, running, paused, finished, failed."""
+    """How far a trial is.
+
+    Attributes:
+      state: waiting, running, paused, finished or failed.
+      env_steps: reached so far.
+      mean_reward: of the final evaluation, as `std_reward`.
+      std_reward: over its episodes.
+      attempts: how often a worker began or went on with it.
+      deaths: how often that was cut off, since the sweep was last started.
+      exit_code: of the last attempt, as acx alone would have ended; 0 is done.
+      seconds: of all attempts.
+      message: why it failed.
+    """
 
     state: str = "waiting"
     env_steps: int = 0
     mean_reward: float | None = None
     std_reward: float | None = None
     attempts: int = 0
+    deaths: int = 0
     exit_code: int | None = None
     seconds: float = 0.0
     message: str = ""
@@ -156,6 +169,19 @@ def save_table(folder: Path, trials: Sequence[Trial], progress: dict[str, Progre
             {"trial": trial.name, "point": trial.point, "seed": trial.seed, **values, **row}
         )
     write_atomically(folder / TABLE, buffer.getvalue())
+
+
+def recall(folder: Path, progress: dict[str, Progress]) -> None:
+    """Take attempts and times of earlier sessions from the table."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        with open(folder / TABLE, newline="", encoding="utf-8") as file:
+            rows = {row["trial"]: row for row in csv.DictReader(file)}
+        for name in progress.keys() & rows.keys():
+            if progress[name].state != "waiting" or progress[name].env_steps:
+                progress[name].attempts = int(rows[name]["attempts"])
+                progress[name].seconds = float(rows[name]["seconds"])
+                code = rows[name]["exit_code"]
+                progress[name].exit_code = int(code) if code else None
 
 
 def training_return(run_folder: Path, env_steps: float) -> float:

@@ -14,6 +14,7 @@ from sweeps.folder import (
     Progress,
     last_lines,
     progress_on_disk,
+    recall,
     save_table,
     status,
     training_return,
@@ -50,6 +51,7 @@ class Scheduler:
         self.pause_at: float | None = None  # share of the budget, in the present stage
         self.in_stage: list[Trial] = []
         self.progress = {trial.name: progress_on_disk(folder / trial.name) for trial in plan.trials}
+        recall(folder, self.progress)
         for progress in self.progress.values():
             if progress.state == "failed":
                 progress.state, progress.message = "waiting", ""
@@ -244,17 +246,17 @@ class Scheduler:
     def _again(self, trial: Trial, reason: str) -> Trial | None:
         """Put a trial back that was cut off, unless that happened too often."""
         progress = self.progress[trial.name]
-        progress.message = reason
+        progress.message, progress.deaths = reason, progress.deaths + 1
         if progress_on_disk(self.folder / trial.name).state == "finished":
             progress.state, progress.exit_code, progress.message = "finished", 0, ""
-        elif progress.attempts <= self.plan.retries:
+        elif progress.deaths <= self.plan.retries:
             progress.state = "waiting"
             self._save()
             return trial
         else:
             lines = last_lines(self.folder / trial.name)
             progress.state = "failed"
-            progress.message = f"{reason}, {progress.attempts} times. Last lines:\n{lines}"
+            progress.message = f"{reason}, {progress.deaths} times. Last lines:\n{lines}"
         self._close(trial)
         return None
 
