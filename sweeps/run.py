@@ -27,7 +27,7 @@ from sweeps.plan import Plan, load_plan
 from sweeps.scheduler import Scheduler, domains
 from sweeps.summary import BEST, write_summary
 from sweeps.tables import plan_table, print_results
-from sweeps.workers import LocalWorkers
+from sweeps.workers import LocalWorkers, Workers
 
 FLAGS = flags.FlagValues()
 SWEEP = flags.DEFINE_string("sweep", None, "Gin file of the sweep.", flag_values=FLAGS)
@@ -39,6 +39,19 @@ WORKERS = flags.DEFINE_integer(
     os.cpu_count() or 1,
     "Processes that train at a time.",
     lower_bound=1,
+    flag_values=FLAGS,
+)
+BACKEND = flags.DEFINE_enum(
+    "backend",
+    "local",
+    ["local", "ray"],
+    "Where the workers are: on this machine, or on Ray.",
+    flag_values=FLAGS,
+)
+ADDRESS = flags.DEFINE_string(
+    "address",
+    None,
+    "Of a running Ray cluster, or 'auto'. Default: one that lives for this sweep.",
     flag_values=FLAGS,
 )
 DRY_RUN = flags.DEFINE_bool(
@@ -54,7 +67,7 @@ def sweep() -> None:
     folder = Path(SWEEP_DIR.value or Path("runs", plan.name))
     console = Console()
     count = min(WORKERS.value, len(plan.trials))
-    console.print(header(plan, str(folder), f"{count} on this machine"))
+    console.print(header(plan, str(folder), _place(count)))
     if DRY_RUN.value:
         _estimate(plan, folder, count, console)
         return
@@ -69,12 +82,28 @@ def sweep() -> None:
         raise RunError(f"{failed} of {len(plan.trials)} trials failed: see {folder / 'trials.csv'}")
 
 
+def _place(count: int) -> str:
+    if BACKEND.value == "ray":
+        return f"{count} on Ray, {ADDRESS.value or 'started for this sweep'}"
+    return f"{count} on this machine"
+
+
+def _workers(count: int, lock: int) -> Workers:
+    if BACKEND.value == "ray":
+        from sweeps.ray_workers import RayWorkers
+
+        return RayWorkers(count, ADDRESS.value)
+    if ADDRESS.value is not None:
+        raise ConfigError("--address goes with --backend=ray")
+    return LocalWorkers(count, lock)
+
+
 def _train(plan: Plan, folder: Path, count: int, lock: int, console: Console) -> Scheduler:
     """Train what is missing; ends with all workers gone, however it ends."""
     with contextlib.ExitStack() as stack:
         table = LiveTable(console)
         stack.callback(table.close)
-        workers = LocalWorkers(count, lock)
+        workers = _workers(count, lock)
         scheduler = Scheduler(plan, folder, workers, table)
         if scheduler.complete:
             workers.stop()
@@ -114,7 +143,7 @@ def _stoppable(scheduler: Scheduler, console: Console) -> Iterator[list[int]]:
 def _estimate(plan: Plan, folder: Path, count: int, console: Console) -> None:
     """Print the trials and how long those that are missing will take, from a short measurement."""
     with contextlib.ExitStack() as stack, open(os.devnull) as nothing:
-        workers = LocalWorkers(1, nothing.fileno())
+        workers = _workers(1, nothing.fileno())
         stack.callback(workers.stop)
         scheduler = Scheduler(plan, folder, workers, lambda _: None)
         console.print("", plan_table(plan, scheduler.progress), "")

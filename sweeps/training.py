@@ -1,6 +1,7 @@
 """Train one trial in this process: the same function for every backend."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import sys
@@ -20,6 +21,15 @@ from acx.reports import Report
 from sweeps import hparams
 from sweeps.folder import OUTPUT
 from sweeps.jobs import Job, Outcome
+
+
+def perform(kind: str, jobs: Sequence[Job], session: runs.Session, device: str) -> dict[str, Any]:
+    """Do what a driver asks of a worker; returns the answer."""
+    if kind == "check":
+        return {"kind": "checked", "problem": check(jobs)}
+    if kind == "measure":
+        return {"kind": "measured", **measure(jobs[0])}
+    return {"kind": "trained", **dataclasses.asdict(train(jobs[0], session, device))}
 
 
 class PauseAt:

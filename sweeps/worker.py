@@ -4,7 +4,6 @@ It reads jobs as JSON lines from its standard input and answers on the descripto
 When the input ends, its driver is gone: it saves what it is training and leaves.
 """
 
-import dataclasses
 import json
 import os
 import queue
@@ -28,7 +27,7 @@ def _read_jobs(jobs: "queue.Queue[dict[str, Any] | None]") -> None:
 
 
 def _serve(jobs: "queue.Queue[dict[str, Any] | None]", answers: TextIO) -> None:
-    def answer(**content: Any) -> None:
+    def answer(content: dict[str, Any]) -> None:
         answers.write(json.dumps(content) + "\n")
         answers.flush()
 
@@ -37,18 +36,13 @@ def _serve(jobs: "queue.Queue[dict[str, Any] | None]", answers: TextIO) -> None:
     device = load_tensorflow()
     from acx import runs
     from sweeps.jobs import Job
-    from sweeps.training import check, measure, train
+    from sweeps.training import perform
 
     session = runs.Session()
-    answer(kind="ready")
+    answer({"kind": "ready"})
     while (request := jobs.get()) is not None:
         work = [Job(**job) for job in request["jobs"]]
-        if request["kind"] == "check":
-            answer(kind="checked", problem=check(work))
-        elif request["kind"] == "measure":
-            answer(kind="measured", **measure(work[0]))
-        else:
-            answer(kind="trained", **dataclasses.asdict(train(work[0], session, device)))
+        answer(perform(request["kind"], work, session, device))
 
 
 def main() -> None:
