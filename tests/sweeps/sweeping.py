@@ -21,7 +21,8 @@ Grid.axes = {{'gamma': [0.9, 0.99], 'learning_rate': [1e-3, 1e-2], 'clip_norm': 
 
 def start_sweep(file, folder, *arguments):
     """`python -m sweeps.run` where the toy environments can be found."""
-    path = os.pathsep.join([str(TESTS), str(REPOSITORY)])
+    paths = [str(TESTS), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, paths))
     return subprocess.Popen(
         [
             sys.executable,
