@@ -16,7 +16,7 @@ DEATH = {"kind": "died", "how": "killed by SIGKILL", "exit_code": -9, "printed":
 
 
 class Puppets:
-    """Two workers. `script` says how the jobs of a point end; the last word is for all later ones."""
+    """Two workers. `script` says how the jobs of a point end, the last word all later ones."""
 
     def __init__(self, script):
         self.count = 2
