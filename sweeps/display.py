@@ -10,9 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.axes import describe_axes
 from sweeps.folder import Progress
 from sweeps.plan import Plan, Trial
-from sweeps.scheduler import Scheduler, describe_axes
+from sweeps.scheduler import Scheduler
 from sweeps.strategies import Stage
 
 SECONDS_TO_ESTIMATE = 5.0  # before it there is nothing to go by

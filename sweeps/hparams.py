@@ -16,7 +16,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-Column = bool | float | str
+from sweeps.axes import Column
 
 METRICS = {"eval/mean_reward": "evaluation return", "rollout/ep_rew_mean": "training return"}
 

@@ -21,10 +21,11 @@ from rich.console import Console
 from acx.cli import run_command
 from acx.errors import ConfigError, Interrupted, RunError
 from sweeps import hparams
+from sweeps.axes import domains
 from sweeps.display import LiveTable, counted, duration, header
 from sweeps.folder import locked, save_plan
 from sweeps.plan import Plan, load_plan
-from sweeps.scheduler import Scheduler, domains
+from sweeps.scheduler import Scheduler
 from sweeps.summary import BEST, write_summary
 from sweeps.tables import plan_table, print_results
 from sweeps.workers import LocalWorkers, Workers

@@ -10,6 +10,7 @@ import numpy as np
 
 from acx.errors import ConfigError, RunError
 from sweeps import hparams
+from sweeps.axes import columns
 from sweeps.folder import (
     Progress,
     last_lines,
@@ -21,8 +22,7 @@ from sweeps.folder import (
 )
 from sweeps.jobs import Job, Outcome
 from sweeps.plan import Plan, Trial
-from sweeps.strategies import Stage, axis_values
-from sweeps.values import spoken, typed_column
+from sweeps.strategies import Stage
 from sweeps.workers import Answer, Workers
 
 SECONDS_BETWEEN_LOOKS = 0.25
@@ -285,26 +285,3 @@ def _reason(death: Answer) -> str:
     """The last line that a dead worker printed, or else how it died."""
     lines = str(death.content["printed"]).splitlines()
     return lines[-1] if lines else str(death.content["how"])
-
-
-def columns(plan: Plan) -> dict[str, dict[str, hparams.Column]]:
-    """For each point what varies, one type a column: numbers where all are, else text."""
-    points = plan.points
-    typed = {name: typed_column([values[name] for values in points.values()]) for name in plan.axes}
-    return {point: {name: typed[name][i] for name in plan.axes} for i, point in enumerate(points)}
-
-
-def domains(plan: Plan) -> dict[str, list[hparams.Column]]:
-    """The different values of each hyperparameter, in their order."""
-    return {
-        name: list(dict.fromkeys(row[name] for row in columns(plan).values())) for name in plan.axes
-    }
-
-
-def describe_axes(plan: Plan) -> dict[str, str]:
-    """The values of each hyperparameter in words; of many only the ends."""
-    texts = {}
-    for name in plan.axes:
-        values = [spoken(value) for value in axis_values(list(plan.points.values()), name)]
-        texts[name] = ", ".join(values if len(values) <= 9 else [*values[:4], "…", values[-1]])
-    return texts

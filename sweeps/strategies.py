@@ -3,7 +3,7 @@
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,8 +207,3 @@ class SuccessiveHalving(Strategy):
             alive = math.ceil(alive / self.reduction)
             found.append(Stage(self.reduction ** -(self.count - 1 - index), alive))
         return [*found, Stage(1.0)]
-
-
-def axis_values(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """The different values of one hyperparameter, in the order in which points have them."""
-    return list({literal(point[name]): point[name] for point in points}.values())

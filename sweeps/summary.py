@@ -8,9 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.summary import group_summary
+from sweeps.axes import axis_values
 from sweeps.folder import Progress, write_atomically
 from sweeps.plan import Plan
-from sweeps.strategies import Values, axis_values
+from sweeps.strategies import Values
 from sweeps.values import literal, spoken
 
 POINTS, HYPERPARAMETERS, BEST = "points.csv", "hyperparameters.csv", "best.gin"
@@ -63,7 +64,7 @@ def edge_warnings(plan: Plan, best: Values) -> list[str]:
     """Say where the best value is the smallest or largest that was tried."""
     warnings = []
     for name, value in best.items():
-        tried = axis_values(list(plan.points.values()), name)
+        tried = axis_values(plan, name)
         numbers = [v for v in tried if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(numbers) < 2 or value not in numbers or not math.isfinite(value):
             continue

@@ -10,7 +10,6 @@ from sweeps.strategies import (
     RandomSearch,
     Stage,
     SuccessiveHalving,
-    axis_values,
     draw,
 )
 
@@ -122,8 +121,3 @@ def test_halving_keeps_a_third_at_a_third_of_the_budget():
     assert len(halving.points()) == 10
     with pytest.raises(ConfigError, match="2 or more"):
         SuccessiveHalving(candidates=RandomSearch(space=SPACE, count=10), reduction=1)
-
-
-def test_axis_values_are_unique_and_in_order():
-    points = Points(points=[{"a": 2}, {"a": None}, {"a": 1}]).points()
-    assert axis_values([*points, {"a": 2}], "a") == [2, None, 1]
