@@ -48,7 +48,7 @@ class RayWorkers:
 
     Args:
       count: how many.
-      address: of a running cluster; None starts one on this machine, on its loopback address.
+      address: of a running cluster; None starts one on this machine, told to use 127.0.0.1.
       cpus: that each worker takes of its node.
     """
 

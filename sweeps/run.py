@@ -30,6 +30,8 @@ from sweeps.summary import BEST, write_summary
 from sweeps.tables import plan_table, print_results
 from sweeps.workers import LocalWorkers, Workers
 
+WIDTH_OF_FILES = 120  # rich takes 80, which folds the tables
+
 FLAGS = flags.FlagValues()
 SWEEP = flags.DEFINE_string("sweep", None, "Gin file of the sweep.", flag_values=FLAGS)
 SWEEP_DIR = flags.DEFINE_string(
@@ -45,14 +47,20 @@ WORKERS = flags.DEFINE_integer(
 BACKEND = flags.DEFINE_enum(
     "backend",
     "local",
-    ["local", "ray"],
-    "Where the workers are: on this machine, or on Ray.",
+    ["local", "ray", "slurm"],
+    "Where the workers are: on this machine, on a Ray cluster, or on Slurm.",
     flag_values=FLAGS,
 )
 ADDRESS = flags.DEFINE_string(
     "address",
     None,
     "Of a running Ray cluster, or 'auto'. Default: one that lives for this sweep.",
+    flag_values=FLAGS,
+)
+SLURM = flags.DEFINE_multi_string(
+    "slurm",
+    [],
+    "A setting of Slurm jobs, in submitit's names: 'timeout_min=60', 'slurm_partition=cpu'.",
     flag_values=FLAGS,
 )
 DRY_RUN = flags.DEFINE_bool(
@@ -66,7 +74,7 @@ def sweep() -> None:
         raise ConfigError("name a sweep: --sweep=sweeps/pendulum_grid.gin")
     plan = load_plan(SWEEP.value)
     folder = Path(SWEEP_DIR.value or Path("runs", plan.name))
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
     count = min(WORKERS.value, len(plan.trials))
     console.print(header(plan, str(folder), _place(count)))
     if DRY_RUN.value:
@@ -86,14 +94,31 @@ def sweep() -> None:
 def _place(count: int) -> str:
     if BACKEND.value == "ray":
         return f"{count} on Ray, {ADDRESS.value or 'started for this sweep'}"
-    return f"{count} on this machine"
+    return f"{count} jobs on Slurm" if BACKEND.value == "slurm" else f"{count} on this machine"
 
 
-def _workers(count: int, lock: int) -> Workers:
+def slurm_options(settings: list[str]) -> dict[str, int | str]:
+    """{"timeout_min": 60} of ["timeout_min=60"].
+
+    Raises:
+      ConfigError: a setting isn't name=value.
+    """
+    pairs = [setting.partition("=") for setting in settings]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise ConfigError(f"--slurm={name}{sign}{value} is not of the form name=value")
+    return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
+
+
+def _workers(count: int, folder: Path, lock: int) -> Workers:
     if BACKEND.value == "ray":
         from sweeps.ray_workers import RayWorkers
 
         return RayWorkers(count, ADDRESS.value)
+    if BACKEND.value == "slurm":
+        from sweeps.slurm_workers import SlurmWorkers
+
+        return SlurmWorkers(count, folder / "slurm", slurm_options(SLURM.value))
     if ADDRESS.value is not None:
         raise ConfigError("--address goes with --backend=ray")
     return LocalWorkers(count, lock)
@@ -104,7 +129,7 @@ def _train(plan: Plan, folder: Path, count: int, lock: int, console: Console) ->
     with contextlib.ExitStack() as stack:
         table = LiveTable(console)
         stack.callback(table.close)
-        workers = _workers(count, lock)
+        workers = _workers(count, folder, lock)
         scheduler = Scheduler(plan, folder, workers, table)
         if scheduler.complete:
             workers.stop()
@@ -144,7 +169,7 @@ def _stoppable(scheduler: Scheduler, console: Console) -> Iterator[list[int]]:
 def _estimate(plan: Plan, folder: Path, count: int, console: Console) -> None:
     """Print the trials and how long those that are missing will take, from a short measurement."""
     with contextlib.ExitStack() as stack, open(os.devnull) as nothing:
-        workers = _workers(1, nothing.fileno())
+        workers = _workers(1, folder, nothing.fileno())
         stack.callback(workers.stop)
         scheduler = Scheduler(plan, folder, workers, lambda _: None)
         console.print("", plan_table(plan, scheduler.progress), "")

@@ -53,7 +53,8 @@ def at_work(plan, folder, share=0.4, workers=2):
             scheduler.progress[trial.name] = Progress()
     scheduler.steps_before, scheduler.started = 0, time.monotonic() - seconds
     drawn = console()
-    drawn.print(header(plan, str(folder), f"{workers} on this machine"), "", state_table(scheduler))
+    workplace = f"{workers} on this machine"
+    drawn.print(header(plan, str(folder), workplace), "", state_table(scheduler), "")
     return drawn
 
 
@@ -62,6 +63,7 @@ def results(plan, folder):
     drawn = console()
     best = best_point(by_point(trial_scores(plan, progress)))
     print_results(drawn, plan, progress, best)
+    drawn.print("")
     return drawn
 
 
