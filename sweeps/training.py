@@ -101,13 +101,27 @@ def _start_or_resume(
     job: Job, folder: Path, console: Console, session: runs.Session, device: str
 ) -> None:
     if (folder / runs.CONFIG).exists():
-        runs.resume(str(folder), [], False, console, device, session)
+        _require_same(job, folder)
+        runs.resume(str(folder), [], False, console, device, session, allow_imports=True)
         return
     # A kill just after the folder was made may have left one that is empty but for this.
     shutil.rmtree(folder / runs.CHECKPOINTS, ignore_errors=True)
     if not hparams.has_start(folder):
         hparams.write_start(folder, job.group, job.hyperparameters)
     runs.start(job.files, job.bindings, str(folder), console, device, session)
+
+
+def _require_same(job: Job, folder: Path) -> None:
+    """Refuse to go on with a run of something else, whoever put it there.
+
+    Raises:
+      ConfigError: the folder's configuration is not the trial's.
+    """
+    config.build(Experiment, config.load(job.files, job.bindings))
+    saved = (folder / runs.CONFIG).read_text(encoding="utf-8")
+    if saved != config.resolved():
+        changes = config.differences(saved, config.resolved())
+        raise ConfigError(f"{folder} was run with {'; '.join(changes) or 'another configuration'}")
 
 
 def check(jobs: Sequence[Job]) -> str:

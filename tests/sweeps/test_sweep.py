@@ -106,6 +106,18 @@ def test_running_again_does_only_what_is_missing(cube, tmp_path):
     assert (folder / "points.csv").read_text() == summary
 
 
+def test_a_folder_with_another_run_is_not_gone_on_with(cube, tmp_path):
+    folder = tmp_path / "runs"
+    shutil.copytree(cube.folder, folder)
+    strange = folder / TRIALS[1]
+    (strange / "status.json").unlink()
+    config = (strange / "config.gin").read_text()
+    (strange / "config.gin").write_text(config.replace("gamma = 0.9\n", "gamma = 0.5\n"))
+    outcome = run_sweep(cube.file, folder, "--workers=1")
+    assert outcome.code == 3
+    assert "was run with gamma = 0.5 (now 0.9)" in table(folder)[TRIALS[1]]["message"]
+
+
 def test_another_base_is_refused(cube, tmp_path):
     file = tmp_path / "cube.gin"
     file.write_text(CUBE + "Sweep.bindings = {'Learner.epochs': 2}\n")
