@@ -4,6 +4,7 @@ import pytest
 from sweeping import TINY
 
 from acx.errors import ConfigError
+from sweeps.axes import axis_values, columns, describe_axes, domains
 from sweeps.folder import save_plan
 from sweeps.plan import load_plan, named_points
 
@@ -78,6 +79,18 @@ def test_long_names_are_cut():
     first, second = named_points([{"x": "a" * 500}, {"x": "a" * 499 + "b"}])
     assert first != second
     assert len(first) < 140
+
+
+def test_axes_as_columns_and_in_words(plan_of):
+    many = [round(0.1 * i, 1) for i in range(1, 13)]
+    plan = plan_of(axes=f"{{'gamma': {many}, 'clip_norm': [0.5, None]}}")
+    assert axis_values(plan, "clip_norm") == [0.5, None]
+    assert domains(plan) == {"gamma": many, "clip_norm": ["0.5", "None"]}
+    assert columns(plan)["gamma=0.2,clip_norm=None"] == {"gamma": 0.2, "clip_norm": "None"}
+    assert describe_axes(plan) == {
+        "gamma": "0.1, 0.2, 0.3, 0.4, …, 1.2",
+        "clip_norm": "0.5, None",
+    }
 
 
 def test_a_folder_keeps_one_base(plan_of, tmp_path):
