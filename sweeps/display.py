@@ -151,14 +151,14 @@ def state_table(scheduler: Scheduler) -> Group:
             duration(scheduler.seconds_running(worker)),
             f"attempt {progress.deaths + 1}" if progress.deaths else "",
         )
-    if not scheduler.running:
+    if not scheduler.running and states["waiting"]:
         running.add_row("[dim]starting workers[/dim]", "", "", "")
     return Group(counts, Text(), running, Text(), _best_line(scheduler))
 
 
 def _left(scheduler: Scheduler) -> str:
     left = seconds_left(scheduler)
-    return "" if left is None else f"[dim]{duration(left)} left[/dim]"
+    return "" if not left else f"[dim]{duration(left)} left[/dim]"
 
 
 def _best_line(scheduler: Scheduler) -> Text:

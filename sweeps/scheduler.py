@@ -175,12 +175,13 @@ class Scheduler:
         while (queue or self.running) and not self.stop_requested:
             while queue and self._ready:
                 self._give(queue.popleft())
+            self._look(self)
             for answer in self.workers.answers(SECONDS_BETWEEN_LOOKS):
                 trial = self._note(answer)
                 if trial is not None:
                     queue.appendleft(trial)
             self._watch()
-            self._look(self)
+        self._look(self)
 
     def _give(self, trial: Trial) -> None:
         worker = min(self._ready)
