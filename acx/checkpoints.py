@@ -80,6 +80,7 @@ class CheckpointFolder:
     def __init__(self, folder: Path, keep: int = 3) -> None:
         self.folder = folder
         self.keep = keep
+        self.best = folder / f"best{SUFFIX}"
         folder.mkdir(parents=True, exist_ok=True)
 
     def clean(self) -> None:
@@ -96,6 +97,10 @@ class CheckpointFolder:
         save(self.folder / f"step-{env_steps:012d}{SUFFIX}", state)
         for old in self.paths()[self.keep :]:
             old.unlink()
+
+    def save_best(self, state: State) -> None:
+        """Write the checkpoint of the best evaluation, replacing the one before."""
+        save(self.best, state)
 
     def newest(self, warn: Callable[[str], None]) -> tuple[int, State] | None:
         """The newest whole checkpoint with its environment steps, or None where there is none.

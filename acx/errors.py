@@ -15,6 +15,10 @@ class RunError(RuntimeError):
     """A run that had to stop: a faulty environment, a value that is not finite (exit code 3)."""
 
 
+class NonFiniteError(RunError):
+    """An observation, reward, loss, gradient or weight that is NaN or infinite."""
+
+
 class Interrupted(Exception):
     """A run that stopped because it was asked to (exit code 128 + the signal's number)."""
 

@@ -1,6 +1,7 @@
 """The experiment: composes the components and runs the loop."""
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,9 +10,10 @@ from acx.actors import NumpyNetwork
 from acx.agents import Agent
 from acx.config import NonNegative, PositiveInt, configurable
 from acx.environments.factory import Environment
-from acx.errors import ConfigError
+from acx.errors import ConfigError, NonFiniteError
 from acx.evaluation import Evaluation, EvaluationResult, evaluate
 from acx.learner import Learner
+from acx.recovery import Policy, Recovery
 from acx.reports import Observer, Reporter
 from acx.rollouts import RolloutCollector, Trajectory
 from acx.schedules import Progress
@@ -19,6 +21,7 @@ from acx.seeding import Stream, episode_seed, generator
 from acx.states import State, merged, part
 
 SaveCheckpoint = Callable[[int, State], None]
+SaveBest = Callable[[State], None]
 
 
 class Stopped(Exception):
@@ -38,6 +41,9 @@ class Experiment:
       rollout_length: steps of each environment between updates (T).
       log_every: iterations between reports to TensorBoard and the other observers.
       checkpoint_seconds: seconds between checkpoints; when they are taken changes no result.
+      on_nonfinite: what follows an iteration in which an observation, reward, loss or gradient was
+        NaN or infinite: 'halt' ends the run, 'skip' drops the iteration, 'rollback' also goes back
+        to weights of a few iterations before (see `Recovery`).
       seed: the root of every random stream.
     """
 
@@ -51,6 +57,7 @@ class Experiment:
         rollout_length: PositiveInt,
         log_every: PositiveInt = 1,
         checkpoint_seconds: NonNegative = 30.0,
+        on_nonfinite: Policy = "halt",
         seed: int = 0,
     ) -> None:
         if seed < 0:
@@ -63,6 +70,7 @@ class Experiment:
         self.rollout_length = rollout_length
         self.log_every = log_every
         self.checkpoint_seconds = checkpoint_seconds
+        self.recovery = Recovery(on_nonfinite)
         self.seed = seed
         self.rows = rollout_length * environment.num_envs
         self.stop_requested = False
@@ -103,6 +111,8 @@ class Experiment:
         observers: Sequence[Observer] = (),
         save: SaveCheckpoint | None = None,
         resume_from: State | None = None,
+        save_best: SaveBest | None = None,
+        warn: Callable[[str], None] = warnings.warn,
     ) -> EvaluationResult:
         """Train to the end of the budget, then evaluate.
 
@@ -110,9 +120,12 @@ class Experiment:
           observers: are told of every report and evaluation.
           save: takes (environment steps, state) whenever a checkpoint is due.
           resume_from: a state that `save` received, of the same configuration.
+          save_best: takes the state whenever an evaluation during training is the best so far.
+          warn: is told of iterations that were dropped.
 
         Raises:
-          RunError: an environment failed or a quantity was not finite.
+          RunError: an environment failed, or a quantity was not finite and `on_nonfinite` is
+            'halt' or was of no avail.
           Stopped: `stop_requested` was set; a checkpoint of the last iteration was saved.
         """
         environments = self.environment.make(
@@ -131,7 +144,9 @@ class Experiment:
             self.reporter = Reporter()
             self._reported = self.learner.iterations
             self.resumed_exactly = resume_from is None or self.load_state(resume_from)
-            self._loop(observers, save)
+            if not self.recovery.snapshot:
+                self.recovery.keep(self._training_state)
+            self._loop(observers, save, save_best, warn)
             result = self._evaluate(final=True)
             for observer in observers:
                 observer.on_evaluation(self.collector.env_steps, result, True)
@@ -140,29 +155,60 @@ class Experiment:
             self.learner.close()
             environments.close()
 
-    def _loop(self, observers: Sequence[Observer], save: SaveCheckpoint | None) -> None:
-        last_save = time.monotonic()
-        while self.collector.env_steps + self.rows <= self.total_steps:
-            learned = self.collector.env_steps
+    def _loop(
+        self,
+        observers: Sequence[Observer],
+        save: SaveCheckpoint | None,
+        save_best: SaveBest | None,
+        warn: Callable[[str], None],
+    ) -> None:
+        last_save, going = time.monotonic(), True
+        while going:
+            improved = False
             try:
-                with self.reporter.timed("collect"):
-                    trajectory = self.collector.collect()
-            finally:
-                self._finish(learned, observers)
-            self.reporter.add_episodes(trajectory.episodes, self.collector.statistics)
-            with self.reporter.timed("update"):
-                self._learn(trajectory, learned)
-            self._evaluate_if_due(learned, observers)
-            overdue = time.monotonic() - last_save >= self.checkpoint_seconds
-            if save is not None and (overdue or self.stop_requested):
-                self._finish(self.collector.env_steps, observers)
-                save(self.collector.env_steps, self.state())
+                going = self.collector.env_steps + self.rows <= self.total_steps
+                if going:
+                    improved = self._iterate(observers)
+                overdue = time.monotonic() - last_save >= self.checkpoint_seconds
+                due = save is not None and (overdue or improved or self.stop_requested)
+                if due or not going or self.recovery.due(self.learner.iterations):
+                    self._finish(self.collector.env_steps, observers)
+            except NonFiniteError as error:
+                self._recover(error, warn)
+                going = True
+                continue
+            if self.recovery.due(self.learner.iterations):
+                self.recovery.keep(self._training_state)
+            if save is not None and (due or not going):
+                state = self.state()
+                if improved and save_best is not None:
+                    save_best(state)  # first: a run that resumes from `save`'s has it already
+                save(self.collector.env_steps, state)
                 last_save = time.monotonic()
-            if self.stop_requested:
+            if self.stop_requested and going:
                 raise Stopped
-        self._finish(self.collector.env_steps, observers)
-        if save is not None:
-            save(self.collector.env_steps, self.state())
+
+    def _iterate(self, observers: Sequence[Observer]) -> bool:
+        """Collect, learn, evaluate where due; returns whether that was the best evaluation yet."""
+        learned = self.collector.env_steps
+        try:
+            with self.reporter.timed("collect"):
+                trajectory = self.collector.collect()
+        finally:
+            self._finish(learned, observers)
+        self.reporter.add_episodes(trajectory.episodes, self.collector.statistics)
+        with self.reporter.timed("update"):
+            self._learn(trajectory, learned)
+        return self._evaluate_if_due(learned, observers)
+
+    def _recover(self, error: NonFiniteError, warn: Callable[[str], None]) -> None:
+        """Give up the iterations that the error concerns, as `on_nonfinite` says."""
+        warn(self.recovery.count(error))
+        if self.recovery.policy == "rollback":
+            self._load_training_state(self.recovery.snapshot)
+        self.actor.load(self.learner.actor_parameters)
+        self._reported = self.learner.iterations
+        self.collector.restart()
 
     def _learn(self, trajectory: Trajectory, env_steps: int) -> None:
         """One update; the critic's share may go on while the next rollout is collected."""
@@ -179,22 +225,30 @@ class Experiment:
         self._reported = self.learner.iterations
         with self.reporter.timed("update"):
             self.reporter.add_metrics(self.learner.finish())
+        self.recovery.succeeded()
         if self._reported % self.log_every == 0:
             report = self.reporter.report(env_steps, self.learner)
+            report.scalars.update(self.recovery.scalars())
             for observer in observers:
                 observer.on_report(report)
 
-    def _evaluate_if_due(self, before: int, observers: Sequence[Observer]) -> None:
-        """Evaluate where the last rollout crossed a multiple of `Evaluation.every`."""
+    def _evaluate_if_due(self, before: int, observers: Sequence[Observer]) -> bool:
+        """Evaluate where the last rollout crossed a multiple of `Evaluation.every`.
+
+        Returns:
+          Whether the mean return is the highest yet.
+        """
         every, steps = self.evaluation.every, self.collector.env_steps
         if every is None or steps // every == before // every:
-            return
+            return False
         self._finish(steps, observers)
         with self.reporter.timed("evaluate"):
             result = self._evaluate(final=False)
-        self.best_evaluation = max(self.best_evaluation, result.mean)
         for observer in observers:
             observer.on_evaluation(steps, result, False)
+        improved = result.mean > self.best_evaluation
+        self.best_evaluation = max(self.best_evaluation, result.mean)
+        return improved
 
     def _evaluate(self, final: bool) -> EvaluationResult:
         settings = self.evaluation
@@ -210,22 +264,35 @@ class Experiment:
 
     def state(self) -> State:
         """Everything that the rest of the run depends on, as arrays."""
-        agent = self.agent
-        normalizers = {
-            "normalizer/observations": agent.observation_normalizer,
-            "normalizer/rewards": agent.reward_normalizer,
-        }
         return {
             "best_evaluation": np.asarray(self.best_evaluation),
+            **self._training_state(),
             **merged(
                 {
-                    "learner": self.learner.state(),
                     "collector": self.collector.state(),
                     "reporter": self.reporter.state(),
-                    **{k: n.state() for k, n in normalizers.items() if n is not None},
+                    "recovery": self.recovery.state(),
                 }
             ),
         }
+
+    def _training_state(self) -> State:
+        """What learning changes: weights, optimizers, normalizers, the learner's streams."""
+        normalizers = {
+            "normalizer/observations": self.agent.observation_normalizer,
+            "normalizer/rewards": self.agent.reward_normalizer,
+        }
+        return merged(
+            {
+                "learner": self.learner.state(),
+                **{k: n.state() for k, n in normalizers.items() if n is not None},
+            }
+        )
+
+    def _load_training_state(self, state: State) -> None:
+        self.load_policy(state)
+        if self.agent.reward_normalizer is not None:
+            self.agent.reward_normalizer.load_state(part(state, "normalizer/rewards"))
 
     def load_policy(self, state: State) -> None:
         """Take from a checkpoint what acting needs: weights and observation statistics."""
@@ -236,9 +303,8 @@ class Experiment:
 
     def load_state(self, state: State) -> bool:
         """Go on from `state()`; returns whether the open episodes could be continued."""
-        self.load_policy(state)
-        if self.agent.reward_normalizer is not None:
-            self.agent.reward_normalizer.load_state(part(state, "normalizer/rewards"))
+        self._load_training_state(state)
+        self.recovery.load_state(part(state, "recovery"))
         self.best_evaluation = float(state["best_evaluation"])
         self.reporter.load_state(part(state, "reporter"))
         exact = self.collector.load_state(part(state, "collector"))

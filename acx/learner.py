@@ -22,7 +22,7 @@ from acx.actors import NumpyNetwork
 from acx.advantages import Advantage
 from acx.agents import Agent
 from acx.config import NonNegative, Positive, PositiveInt, configurable
-from acx.errors import ConfigError
+from acx.errors import ConfigError, NonFiniteError
 from acx.layouts import Layout
 from acx.minimizer import Minimizer
 from acx.objectives import CriticLoss, PolicyObjective
@@ -170,13 +170,16 @@ class Learner:
             rollout[size:],
         )
 
-    def _update_at_once(self, floats: tf.Tensor, integers: tf.Tensor) -> tf.Tensor:
+    def _update_at_once(
+        self, floats: tf.Tensor, integers: tf.Tensor
+    ) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
         """Everything in one program: the metrics, then what each minimizer returns."""
         data, settings, *own_floats = self._floats.split(floats)
         batch, report = self._prepare(tf.concat([data, settings], axis=0))
         inputs = zip(self.minimizers, self._integers.split(integers), own_floats, strict=True)
         steps = [minimizer.minimize(batch, *numbers) for minimizer, *numbers in inputs]
-        return tf.concat([report, *steps], axis=0)
+        outs, befores = zip(*steps, strict=True)
+        return tf.concat([report, *outs], axis=0), list(befores)
 
     def _parts(self) -> list[tuple[str, ClippedOptimizer, Any]]:
         if self.agent.shares_torso:
@@ -202,7 +205,7 @@ class Learner:
         may be still at work: `finish` waits for them.
 
         Raises:
-          RunError: a loss or gradient is not finite; the actor's weights are as before.
+          NonFiniteError: a loss or gradient is not finite; all weights are as before.
         """
         assert self._pending is None, "finish() comes before the next update()"
         trajectory.learned_rewards[:] = self._scaled_rewards(trajectory)
@@ -210,24 +213,47 @@ class Learner:
         settings = [self.reward_scale, *self.advantage.hyperparameters().values()]
         rollout = np.append(trajectory.data, settings).astype(np.float32, copy=False)
         inputs = [m.inputs(*self._inputs(m, progress)) for m in self.minimizers]
+        self.iterations += 1
         if self._at_once:
             integers, floats = zip(*inputs, strict=True)
-            out = self._compiled(
+            out, befores = self._compiled(
                 tf.constant(np.concatenate([rollout, *floats])),
                 tf.constant(np.concatenate(integers)),
-            ).numpy()
-            self._report = self._named(out)
-            out = out[len(self._report) :]
-            for minimizer in self.minimizers:
-                self._report.update(minimizer.absorb(out[: minimizer.output_size]))
-                out = out[minimizer.output_size :]
+            )
+            self._absorb(out.numpy(), befores)
         else:
             batch, report = self._compiled(tf.constant(rollout))
             if len(inputs) > 1:
                 self._pending = self._worker.submit(self.minimizers[1].run, batch, *inputs[1])
             self._report = self._named(report.numpy())
-            self._report.update(self.minimizers[0].run(batch, *inputs[0]))
-        self.iterations += 1
+            try:
+                self._report.update(self.minimizers[0].run(batch, *inputs[0]))
+            except NonFiniteError:
+                if self._pending is not None:
+                    self._pending.exception()  # only waits
+                    self._pending = None
+                self._undo()
+                raise
+
+    def _absorb(self, out: np.ndarray, befores: list[list[tf.Tensor]]) -> None:
+        """Take over what `_update_at_once` returned: both networks' steps, or neither's."""
+        self._report = self._named(out)
+        out, failed = out[len(self._report) :], None
+        for minimizer, before in zip(self.minimizers, befores, strict=True):
+            try:
+                self._report.update(minimizer.absorb(out[: minimizer.output_size], before))
+            except NonFiniteError as error:
+                failed = failed or error
+            out = out[minimizer.output_size :]
+        if failed is not None:
+            self._undo()
+            raise failed
+
+    def _undo(self) -> None:
+        """Take back the last `update`, of actor and critic."""
+        for minimizer in self.minimizers:
+            minimizer.undo()
+        self.iterations -= 1
 
     def _named(self, report: np.ndarray) -> dict[str, float]:
         names = self.program.report_names
@@ -237,11 +263,16 @@ class Learner:
         """Wait for the critic; the metrics of the last `update`, by TensorBoard tag.
 
         Raises:
-          RunError: the critic's loss or gradient is not finite; its weights are as before.
+          NonFiniteError: the critic's loss or gradient is not finite; all weights, the actor's too,
+            are as before the last `update`.
         """
         if self._pending is not None:
             pending, self._pending = self._pending, None
-            self._report.update(pending.result())
+            try:
+                self._report.update(pending.result())
+            except NonFiniteError:
+                self._undo()
+                raise
         return self._report
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from acx.errors import RunError
+from acx.errors import NonFiniteError
 from acx.layouts import Layout
 from acx.networks import ParameterVector
 from acx.optimizers import ClippedOptimizer
@@ -123,12 +123,15 @@ class Minimizer:
                 )
         return total, metrics
 
-    def minimize(self, batch: tf.Tensor, integers: tf.Tensor, floats: tf.Tensor) -> tf.Tensor:
+    def minimize(
+        self, batch: tf.Tensor, integers: tf.Tensor, floats: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Gradient steps over the minibatches, in place.
 
         Returns:
-          [steps taken, 1 where all was finite, metric means..., parameters...]. Where a loss or
-          gradient was not finite, the weights and the optimizer are left as they were.
+          [steps taken, 1 where all was finite, metric means..., parameters...], and what the
+          weights and the optimizer's variables were before, for `undo`. Where a loss or gradient
+          was not finite, they are left as they were.
         """
         count, size = self.minibatches
         rows, seed = tf.reshape(integers[:-1], (count, size)), integers[-1]
@@ -167,7 +170,8 @@ class Minimizer:
             variable.assign(tf.where(good, variable.value, old))
         steps = tf.cast(taken, tf.float32)
         head = tf.stack([steps, tf.cast(good, tf.float32)])
-        return tf.concat([head, sums / steps, tf.identity(self.variable.value)], axis=0)
+        out = tf.concat([head, sums / steps, tf.identity(self.variable.value)], axis=0)
+        return out, before
 
     def _unpack(self, matrix: tf.Tensor) -> Named:
         """The columns of a minibatch [K, width] by name, each [K, *shape]."""
@@ -197,24 +201,33 @@ class Minimizer:
     def run(self, batch: tf.Tensor, integers: np.ndarray, floats: np.ndarray) -> dict[str, float]:
         """Minimize by the program that `compile` made; see `absorb`."""
         assert self._program is not None, "compile() comes before run()"
-        return self.absorb(self._program(batch, tf.constant(integers), tf.constant(floats)).numpy())
+        out, before = self._program(batch, tf.constant(integers), tf.constant(floats))
+        return self.absorb(out.numpy(), before)
 
-    def absorb(self, out: np.ndarray) -> dict[str, float]:
+    def undo(self) -> None:
+        """Take back the gradient steps of the last `minimize`."""
+        for variable, old in zip(self.optimizer.state, self._before, strict=True):
+            variable.assign(old)
+        self.parameters = self.variable.numpy()
+        self.optimizer_steps = self._steps_before
+
+    def absorb(self, out: np.ndarray, before: Sequence[tf.Tensor]) -> dict[str, float]:
         """Take over what `minimize` returned; the metrics' means over the gradient steps taken.
 
         Raises:
-          RunError: a loss or gradient was not finite; the weights are as before.
+          NonFiniteError: a loss or gradient was not finite; the weights are as before.
         """
+        self._before, self._steps_before = before, self.optimizer_steps
         names = self._metric_names
         taken, good, *means = out[: len(names) + 2].tolist()
         metrics = dict(zip(names, means, strict=True))
         if not good:
             first = next((n for n, v in metrics.items() if not np.isfinite(v)), "new weights")
-            raise RunError(
+            raise NonFiniteError(
                 f"the {self.name}'s {first} is not finite in gradient step {int(taken)} of this "
-                f"iteration ({self.optimizer_steps + int(taken):,} in all): the {self.name}'s "
-                "weights are as before the iteration. Likely causes: a learning rate or reward "
-                "scale that is too large, or clip_norm off"
+                f"iteration ({self.optimizer_steps + int(taken):,} in all): all weights are as "
+                "before the iteration. Likely causes: a learning rate or reward scale that is too "
+                "large, or clip_norm off"
             )
         self.parameters = out[len(names) + 2 :]
         self.optimizer_steps += int(taken)

@@ -16,6 +16,7 @@ INPUTS = frozenset(
         "Experiment.total_steps",
         "Experiment.log_every",
         "Experiment.checkpoint_seconds",
+        "Experiment.on_nonfinite",
         "Experiment.seed",
         "Evaluation.every",
         "Evaluation.episodes",

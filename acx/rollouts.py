@@ -10,7 +10,7 @@ import numpy as np
 from acx.actors import NumpyNetwork
 from acx.environments.normalization import ObservationNormalizer
 from acx.environments.vector import VectorEnvironment
-from acx.errors import RunError
+from acx.errors import NonFiniteError
 from acx.layouts import Layout
 from acx.policies import PolicyHead
 from acx.seeding import generator_state, load_generator_state
@@ -111,6 +111,17 @@ class EpisodeStatistics:
         self.finished += len(ended)
         return ended
 
+    def forget(self, count: int) -> None:
+        """Take the last `count` finished episodes as never having been."""
+        for _ in range(min(count, len(self.recent))):
+            self.recent.pop()
+        self.finished -= count
+
+    def drop_open(self) -> None:
+        """Forget the episodes in progress."""
+        self.returns[:] = 0.0
+        self.lengths[:] = 0
+
 
 class RolloutCollector:
     """Acts in the environments.
@@ -169,16 +180,22 @@ class RolloutCollector:
         if replayed is not None and np.array_equal(replayed, state["observations"]):
             self._raw = replayed
             return True
-        self._raw = self.environments.reset()
-        self.statistics.returns[:] = 0.0
-        self.statistics.lengths[:] = 0
+        self.restart()
         return False
 
+    def restart(self) -> None:
+        """Leave the open episodes and start new ones everywhere."""
+        self._raw = self.environments.reset()
+        self.statistics.drop_open()
+
+    @np.errstate(invalid="ignore")  # an observation that isn't finite is refused in the end
     def collect(self) -> Trajectory:
         """Step every environment T times.
 
         Raises:
-          RunError: an environment failed, or an observation or reward is not finite.
+          RunError: an environment failed.
+          NonFiniteError: an observation or reward is not finite. The steps count, nothing else
+            does; `restart` comes next.
         """
         out, head = self._trajectory, self.head
         length = len(out.rewards)
@@ -200,10 +217,14 @@ class RolloutCollector:
                 out.episodes += self.statistics.end(step.terminated | step.truncated)
             self._raw = step.observations
         final = np.concatenate(finals) if finals else np.empty((0, *self._raw.shape[1:]))
-        self._check_finite(out, final)
+        self.env_steps += int(out.valid.sum())
+        try:
+            self._check_finite(out, final)
+        except NonFiniteError:
+            self.statistics.forget(len(out.episodes))
+            raise
         out.last_observations[:] = self._normalized(self._raw)
         out.final_observations = self._normalized(final)
-        self.env_steps += int(out.valid.sum())
         return out
 
     def _observe(self, t: int) -> np.ndarray:
@@ -239,8 +260,8 @@ class RolloutCollector:
             bad = np.flatnonzero(~np.isfinite(array).all(axis=-1))
             if len(bad):
                 t, i = places[bad[0]]
-                step = self.env_steps + int(t) * len(self._raw)
-                raise RunError(
+                step = self.env_steps - int(out.valid.sum()) + int(t) * len(self._raw)
+                raise NonFiniteError(
                     f"environment {i} returned the {name} {array[bad[0]]} about "
                     f"{step:,} environment steps into training: it is not finite, so this "
                     "rollout was thrown away and the weights are as before it"
