@@ -1,14 +1,30 @@
 """What acx's commands have in common: help, and failures as one line and an exit code."""
 
+import os
 import sys
 import textwrap
 from collections.abc import Callable
 
 from absl import app, flags
+from rich.console import Console
 
 from acx.errors import ConfigError, Interrupted, RunError
 
-EXIT_CONFIG, EXIT_RUN, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_CONFIG, EXIT_RUN, EXIT_INTERRUPTED, EXIT_UNHEARD = 2, 3, 130, 141
+
+
+def _silence() -> None:
+    """Nobody reads the output any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class LastingConsole(Console):
+    """A console whose program goes on in silence when its reader leaves (`| head`)."""
+
+    def on_broken_pipe(self) -> None:
+        """Print no more; rich would exit."""
+        self.quiet = True
+        _silence()
 
 
 def run_command(
@@ -52,6 +68,9 @@ def _exit_code(name: str, arguments: list[str], command: Callable[[], None]) -> 
     except Interrupted as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 128 + error.signum
+    except BrokenPipeError:
+        _silence()
+        return EXIT_UNHEARD
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from absl import flags
 
 from acx import config
-from acx.cli import run_command
+from acx.cli import LastingConsole, run_command
 from acx.errors import ConfigError
 
 FLAGS = flags.FlagValues()
@@ -42,6 +42,12 @@ ALLOW_CHANGES = flags.DEFINE_bool(
     "Let --resume go on with bindings that differ from the run's own.",
     flag_values=FLAGS,
 )
+ALLOW_IMPORTS = flags.DEFINE_bool(
+    "allow_imports",
+    False,
+    "Let --resume import the modules that a run folder from elsewhere names: runs their code.",
+    flag_values=FLAGS,
+)
 SEED = flags.DEFINE_integer(
     "seed", None, "Root of all randomness; same as binding 'seed = N'.", flag_values=FLAGS
 )
@@ -59,16 +65,21 @@ def train() -> None:
         raise ConfigError("name an experiment: --gin_file=experiments/pendulum.gin")
     config.scan(files, bindings)  # typing errors first: TensorFlow takes seconds to load
 
-    from rich.console import Console
-
-    console = Console()
+    console = LastingConsole()
     with console.status("loading TensorFlow") if console.is_interactive else nullcontext():
         from acx.runtime import load_tensorflow
 
         device = load_tensorflow()
         from acx import runs
     if RESUME.value and run_dir is not None:
-        runs.resume(run_dir, bindings, ALLOW_CHANGES.value, console, device)
+        runs.resume(
+            run_dir,
+            bindings,
+            ALLOW_CHANGES.value,
+            console,
+            device,
+            allow_imports=ALLOW_IMPORTS.value,
+        )
     else:
         runs.start(files, bindings, run_dir, console, device)
 

@@ -1,14 +1,17 @@
 """Observers that write a run down: TensorBoard, a CSV table, a status file. They only watch."""
 
+import contextlib
 import csv
+import errno
 import json
 import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as layout_summary
@@ -56,14 +59,39 @@ class TensorBoardWriter:
     Args:
       folder: the run's folder.
       config: the resolved configuration, for the TEXT tab.
+      start_steps: where a resumed run goes on: what it logged after that is superseded.
     """
 
-    def __init__(self, folder: Path, config: str) -> None:
-        self._writer = EventFileWriter(str(folder))
+    def __init__(self, folder: Path, config: str, start_steps: int = 0) -> None:
+        self._folder = folder
+        self._hook = threading.excepthook
+        threading.excepthook = self._ignore_writers_thread
+        with self._failing_clearly():
+            self._start(config, start_steps)
+
+    def _start(self, config: str, start_steps: int) -> None:
+        self._writer = EventFileWriter(str(self._folder))
+        if start_steps:
+            started = SessionLog(status=SessionLog.START)
+            self._writer.add_event(Event(step=start_steps + 1, session_log=started))
         fenced = "\n".join(f"    {line}" for line in config.splitlines())
         self._write(0, text_summary.text_pb("config/resolved_gin", fenced))
         self._write(0, layout_summary.pb(_layout()))
         self._writer.flush()
+
+    @contextlib.contextmanager
+    def _failing_clearly(self) -> Iterator[None]:
+        """Make TensorFlow's own file errors an OSError."""
+        try:
+            yield
+        except Exception as error:
+            reason = str(error).rpartition("; ")[2]
+            raise OSError(errno.EIO, reason, f"{self._folder}/events.out.tfevents") from None
+
+    def _ignore_writers_thread(self, failed: threading.ExceptHookArgs) -> None:
+        """The thread that writes has failed: the next call here will say so."""
+        if type(failed.thread).__name__ != "_AsyncWriterThread":
+            self._hook(failed)
 
     def _write(self, step: int, summary: Any) -> None:
         # With TensorFlow installed, TensorBoard's helpers return TensorFlow's message class.
@@ -72,8 +100,9 @@ class TensorBoardWriter:
 
     def _write_scalars(self, step: int, scalars: dict[str, float]) -> None:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        self._write(step, Summary(value=values))
-        self._writer.flush()
+        with self._failing_clearly():
+            self._write(step, Summary(value=values))
+            self._writer.flush()
 
     def on_report(self, report: Report) -> None:
         """One event with all scalars of the iteration."""
@@ -85,7 +114,11 @@ class TensorBoardWriter:
 
     def close(self) -> None:
         """Flush and close the file."""
-        self._writer.close()
+        try:
+            with self._failing_clearly():
+                self._writer.close()
+        finally:
+            threading.excepthook = self._hook
 
 
 def _layout() -> layout_pb2.Layout:
@@ -154,7 +187,13 @@ class CsvWriter:
 
 
 def _drop_later_rows(path: Path, start_steps: int) -> list[str]:
-    """Forget rows past the checkpoint that a run resumes from; returns the table's columns."""
+    """Forget rows past the checkpoint that a run resumes from; returns the table's columns.
+
+    Of a run that has no checkpoint yet nothing is kept, nor are its columns.
+    """
+    if start_steps == 0:
+        path.unlink()
+        return []
     with open(path, newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
         columns = list(table.fieldnames or [])

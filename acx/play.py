@@ -16,6 +16,19 @@ from acx.errors import ConfigError
 
 FLAGS = flags.FlagValues()
 RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of a finished run.", flag_values=FLAGS)
+CHECKPOINT = flags.DEFINE_enum(
+    "checkpoint",
+    "newest",
+    ["newest", "best"],
+    "The newest one, or that of the best evaluation during training.",
+    flag_values=FLAGS,
+)
+ALLOW_IMPORTS = flags.DEFINE_bool(
+    "allow_imports",
+    False,
+    "Import the modules that a run folder from elsewhere names: runs their code.",
+    flag_values=FLAGS,
+)
 EPISODES = flags.DEFINE_integer(
     "episodes", 1, "Episodes to play.", lower_bound=1, flag_values=FLAGS
 )
@@ -52,7 +65,8 @@ def play() -> None:
     from acx import runs
     from acx.seeding import Stream, episode_seed
 
-    experiment = runs.restore(RUN_DIR.value, Console())
+    best = CHECKPOINT.value == "best"
+    experiment = runs.restore(RUN_DIR.value, Console(), best, ALLOW_IMPORTS.value)
     mode = "human" if RENDER.value else "rgb_array" if VIDEO.value else None
     env = experiment.environment.make_single(render_mode=mode)
     returns = []

@@ -16,10 +16,11 @@ from typing import Any
 from rich.console import Console
 
 from acx import __version__, config
-from acx.checkpoints import CheckpointFolder
+from acx.checkpoints import SUFFIX, CheckpointFolder, load
 from acx.errors import ConfigError, Interrupted, RunError
 from acx.evaluation import EvaluationResult
 from acx.experiment import Experiment, Stopped
+from acx.imports import identity, refuse_unknown_imports
 from acx.observers import CsvWriter, StatusWriter, TensorBoardWriter, read_status
 from acx.programs import ProgramCache
 from acx.progress import ProgressLine, describe
@@ -96,8 +97,9 @@ def start(
     experiment = build(gin_files, bindings, session.programs)
     prepared = Prepared(experiment, config.resolved(), name, session.watchers(experiment))
     folder = _new_folder(prepared, run_dir)
-    _write_config(folder, prepared.resolved)
-    return _train(prepared, folder, console, device, None)
+    with _failing_clearly(folder):
+        _write_config(folder, prepared.resolved)
+        return _train(prepared, folder, console, device, None)
 
 
 def _write_config(folder: Path, resolved: str) -> None:
@@ -114,6 +116,7 @@ def resume(
     console: Console,
     device: str,
     session: Session | None = None,
+    allow_imports: bool = False,
 ) -> EvaluationResult:
     """Continue a run from its newest whole checkpoint, or from the start where it has none yet.
 
@@ -124,12 +127,13 @@ def resume(
       console: for messages.
       device: in words.
       session: of a process that trains several runs.
+      allow_imports: let a configuration from elsewhere import any module.
 
     Raises:
-      ConfigError: it is no run folder, or the configuration differs.
+      ConfigError: it is no run folder, or its configuration differs or imports what it may not.
       RunError, Interrupted: as for `start`.
     """
-    folder, session = _existing_folder(run_dir), session or Session()
+    folder, session = _existing_folder(run_dir, allow_imports), session or Session()
     saved = (folder / CONFIG).read_text(encoding="utf-8")
     experiment = build([str(folder / CONFIG)], bindings, session.programs)
     resolved = config.resolved()
@@ -141,20 +145,41 @@ def resume(
     checkpoint = CheckpointFolder(folder / CHECKPOINTS).newest(
         lambda text: console.print(f"[yellow]{text}[/yellow]", soft_wrap=True)
     )
-    if changes:
-        _write_config(folder, resolved)
     prepared = Prepared(experiment, resolved, name, session.watchers(experiment))
-    return _train(prepared, folder, console, device, checkpoint)
+    if checkpoint is None:
+        console.print(
+            f"[yellow]{folder} was stopped before its first checkpoint: it starts again from step "
+            "0, and what it logged is replaced[/yellow]",
+            soft_wrap=True,
+        )
+    with _failing_clearly(folder):
+        if changes:
+            _write_config(folder, resolved)
+        return _train(prepared, folder, console, device, checkpoint)
 
 
-def restore(run_dir: str, console: Console) -> Experiment:
+def restore(
+    run_dir: str, console: Console, best: bool = False, allow_imports: bool = False
+) -> Experiment:
     """A trained experiment, ready to act, from its run folder.
 
+    Args:
+      run_dir: the run's folder.
+      console: for messages.
+      best: take the checkpoint of the best evaluation during training, not the newest.
+      allow_imports: let a configuration from elsewhere import any module.
+
     Raises:
-      ConfigError: there is no trained agent in the folder. RunError: its checkpoints are damaged.
+      ConfigError: there is no such checkpoint, or the configuration imports what it may not.
+      RunError: the checkpoints are damaged.
     """
-    folder = _existing_folder(run_dir)
-    newest = CheckpointFolder(folder / CHECKPOINTS).newest(console.print)
+    folder = _existing_folder(run_dir, allow_imports)
+    checkpoints = CheckpointFolder(folder / CHECKPOINTS)
+    if best and not checkpoints.best.exists():
+        raise ConfigError(
+            f"{folder} has no best checkpoint: no evaluation took place (Evaluation.every)"
+        )
+    newest = (0, load(checkpoints.best)) if best else checkpoints.newest(console.print)
     if newest is None:
         raise ConfigError(f"{folder} has no checkpoint yet")
     experiment = build([str(folder / CONFIG)])
@@ -162,10 +187,13 @@ def restore(run_dir: str, console: Console) -> Experiment:
     return experiment
 
 
-def _existing_folder(run_dir: str) -> Path:
+def _existing_folder(run_dir: str, allow_imports: bool) -> Path:
     folder = Path(run_dir)
     if not (folder / CONFIG).is_file():
         raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}")
+    if not allow_imports:
+        noted = read_status(folder).get("config_identity")
+        refuse_unknown_imports(folder / CONFIG, config.scan([str(folder / CONFIG)]), noted)
     return folder
 
 
@@ -173,12 +201,12 @@ def _new_folder(prepared: Prepared, run_dir: str | None) -> Path:
     time = datetime.now().strftime("%Y%m%d-%H%M%S")
     seed = prepared.experiment.seed
     folder = Path(run_dir) if run_dir else Path("runs", prepared.name, f"{time}-seed{seed}")
-    if (folder / CONFIG).exists() or (folder / CHECKPOINTS).exists():
+    if (folder / CONFIG).exists() or any((folder / CHECKPOINTS).glob(f"*{SUFFIX}")):
         raise ConfigError(
             f"{folder} holds a run already: continue it with --resume, or name another --run_dir"
         )
     try:
-        (folder / CHECKPOINTS).mkdir(parents=True)
+        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"can't create {folder}: {error.strerror}") from None
     return folder
@@ -236,28 +264,38 @@ def _train(
         console.print(describe(experiment, prepared.name, str(folder), device))
         if checkpoint is not None:
             console.print(f"resuming after {start_steps:,} steps")
-        status = StatusWriter(folder, _facts(prepared), start_steps)
+        else:
+            for events in folder.glob("events.out.tfevents.*"):  # it starts again from step 0
+                events.unlink()
+        facts = _facts(prepared) | {"config_identity": identity(folder / CONFIG)}
+        status = StatusWriter(folder, facts, start_steps)
         observers: list[Observer] = [
-            TensorBoardWriter(folder, prepared.resolved),
+            TensorBoardWriter(folder, prepared.resolved, start_steps),
             CsvWriter(folder, start_steps),
             ProgressLine(console, experiment.total_steps),
             *prepared.watchers,
             status,
         ]
         for observer in observers:
-            stack.callback(observer.close)
+            stack.callback(_close, observer)
         received = stack.enter_context(_stoppable(experiment, console))
         try:
-            result = experiment.run(observers, checkpoints.save, state)
+            result = experiment.run(
+                observers,
+                checkpoints.save,
+                state,
+                checkpoints.save_best,
+                lambda text: console.print(f"[yellow]{text}[/yellow]", soft_wrap=True),
+            )
         except (Stopped, KeyboardInterrupt):
             status.write(state="interrupted", message=f"resume with {resume_command}")
             signum = received[0] if received else signal.SIGINT
             raise Interrupted(signum, f"stopped; resume with {resume_command}") from None
         except RunError as error:
-            status.write(state="failed", message=str(error))
+            _fail(status, str(error))
             raise
         except Exception as error:
-            status.write(state="failed", message=f"{type(error).__name__}: {error}")
+            _fail(status, f"{type(error).__name__}: {error}")
             raise
         if not experiment.resumed_exactly:
             status.write(exact=False)
@@ -268,6 +306,28 @@ def _train(
             )
     _print_next_steps(console, folder)
     return result
+
+
+@contextlib.contextmanager
+def _failing_clearly(folder: Path) -> Iterator[None]:
+    """Say in one line what could not be written, and how to go on."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"can't write {error.filename or folder}: {error.strerror or error}. What was saved "
+            f"is intact; when the cause is gone: acx --run_dir={folder} --resume"
+        ) from None
+
+
+def _fail(status: StatusWriter, message: str) -> None:
+    with contextlib.suppress(OSError):  # the reason may be that nothing can be written
+        status.write(state="failed", message=message)
+
+
+def _close(observer: Observer) -> None:
+    with contextlib.suppress(OSError):  # as above; what is lost has been reported
+        observer.close()
 
 
 def _facts(prepared: Prepared) -> dict[str, Any]:
