@@ -3,6 +3,7 @@
 import functools
 import os
 import signal
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -41,6 +42,11 @@ class _StepTimeout(AsyncVectorEnv):
     def step(self, actions: Any) -> tuple[Any, ...]:
         self.step_async(actions)
         return self.step_wait(timeout=self.step_timeout)
+
+    def _raise_if_errors(self, successes: Any) -> None:
+        with warnings.catch_warnings():  # the traceback of the worker: the error itself says enough
+            warnings.simplefilter("ignore")
+            super()._raise_if_errors(successes)
 
 
 def _in_worker(parent: int, maker: Callable[[], gymnasium.Env]) -> gymnasium.Env:

@@ -34,7 +34,7 @@ class Guard(gymnasium.Wrapper):
         self._steps, self._seed = 0, seed
         try:
             result = self.env.reset(seed=seed, options=options)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"raised {type(error).__name__}: {error}", "reset") from error
         if type(result) is not tuple or len(result) != 2:
             raise self._fault(f"returned {_brief(result)}, not (observation, info)", "reset")
@@ -46,7 +46,7 @@ class Guard(gymnasium.Wrapper):
         self._steps += 1
         try:
             result = self.env.step(action)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"raised {type(error).__name__}: {error}") from error
         if type(result) is not tuple or len(result) != 5:
             raise self._fault(

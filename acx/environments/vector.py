@@ -9,6 +9,7 @@ Gymnasium's vector environments reset in one of three ways (`metadata["autoreset
 `VectorEnvironment` turns all three into the same transitions.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -210,6 +211,8 @@ class VectorEnvironment:
     def close(self) -> None:
         """End worker processes, also hung or broken ones."""
         if isinstance(self.envs, gymnasium.vector.AsyncVectorEnv):
-            self.envs.close(terminate=True)
+            with warnings.catch_warnings():  # that a step is not over, which is why
+                warnings.simplefilter("ignore")
+                self.envs.close(terminate=True)
         else:
             self.envs.close()
