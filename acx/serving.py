@@ -1,0 +1,106 @@
+"""A trained policy as a TensorFlow module that needs no acx: what `acx.export` writes."""
+
+import functools
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from acx.agents import Agent
+from acx.environments.normalization import ObservationNormalizer
+from acx.errors import ConfigError, RunError
+from acx.experiment import Experiment
+from acx.policies import CategoricalHead, GaussianHead, GaussianTanhHead, PolicyHead
+
+
+@functools.singledispatch
+def served_actions(head: PolicyHead, outputs: tf.Tensor) -> tf.Tensor:
+    """A head's `environment_action(mode(outputs))` in TensorFlow: [B, K] -> [B, ...].
+
+    Register a head of your own: `@served_actions.register`.
+
+    Raises:
+      ConfigError: nothing is registered for this head.
+    """
+    raise ConfigError(
+        f"{type(head).__name__} can't be exported: register what it does in TensorFlow with "
+        "acx.serving.served_actions"
+    )
+
+
+@served_actions.register
+def _categorical(head: CategoricalHead, outputs: tf.Tensor) -> tf.Tensor:
+    return tf.argmax(outputs, axis=-1) + head.start
+
+
+@served_actions.register
+def _gaussian(head: GaussianHead, outputs: tf.Tensor) -> tf.Tensor:
+    means = outputs[:, : head.action_shape[0]]
+    return _shaped(head, tf.minimum(tf.maximum(means, head.low), head.high))
+
+
+@served_actions.register
+def _gaussian_tanh(head: GaussianTanhHead, outputs: tf.Tensor) -> tf.Tensor:
+    means = outputs[:, : head.action_shape[0]]
+    scaled = head.low + (tf.tanh(means) + 1.0) * head.half_width
+    return _shaped(head, tf.minimum(tf.maximum(scaled, head.low), head.high))
+
+
+def _shaped(head: GaussianHead | GaussianTanhHead, actions: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.reshape(actions, (-1, *head.space.shape)), head.space.dtype)
+
+
+def normalized(normalizer: ObservationNormalizer | None, observations: tf.Tensor) -> tf.Tensor:
+    """`ObservationNormalizer.normalize` with its present statistics: [B, ...] to float32."""
+    if normalizer is None:
+        return tf.cast(observations, tf.float32)
+    moments = normalizer.moments
+    scale = 1.0 / np.sqrt(moments.variance + normalizer.epsilon)
+    scaled = (tf.cast(observations, tf.float64) - moments.mean) * scale
+    return tf.cast(tf.clip_by_value(scaled, -normalizer.clip, normalizer.clip), tf.float32)
+
+
+class ServedPolicy(tf.Module):
+    """What is exported: weights as variables, everything else as constants.
+
+    Args:
+      agent: built, with the weights in its Keras models.
+      space: of one observation.
+    """
+
+    def __init__(self, agent: Agent, space: gymnasium.spaces.Box) -> None:
+        super().__init__("acx_policy")
+        self.weights = [
+            tf.Variable(v.numpy(), trainable=False) for v in agent.networks[0].variables
+        ]
+        self._agent = agent
+        self.act = tf.function(
+            self._act,
+            autograph=False,
+            input_signature=[tf.TensorSpec((None, *space.shape), space.dtype, "observations")],
+        )
+
+    def _act(self, observations: tf.Tensor) -> dict[str, tf.Tensor]:
+        agent = self._agent
+        inputs = normalized(agent.observation_normalizer, observations)
+        outputs = agent.actor([tf.convert_to_tensor(w) for w in self.weights], inputs)
+        return {"actions": served_actions(agent.policy_head, outputs)}
+
+
+def export(experiment: Experiment, folder: Path) -> None:
+    """Write the policy of a built experiment to a new folder.
+
+    Raises:
+      ConfigError: the folder exists, or the policy head can't be exported.
+      RunError: the folder can't be written.
+    """
+    if folder.exists():
+        raise ConfigError(f"--out={folder} exists: name another folder, or remove it")
+    experiment.learner.sync_models()
+    assert isinstance(experiment.observation_space, gymnasium.spaces.Box)
+    policy = ServedPolicy(experiment.agent, experiment.observation_space)
+    try:
+        tf.saved_model.save(policy, str(folder), signatures={"serving_default": policy.act})
+    except (OSError, tf.errors.OpError) as error:
+        raise RunError(f"can't write {folder}: {error}") from None
