@@ -1,0 +1,1 @@
+"""Breaks runs on purpose, many times, and counts how often docs/reliability.md was right."""
