@@ -21,13 +21,14 @@ from sweeps.axes import Column
 METRICS = {"eval/mean_reward": "evaluation return", "rollout/ep_rew_mean": "training return"}
 
 
-def write_experiment(folder: Path, columns: Mapping[str, Sequence[Column]]) -> None:
-    """Tell once, in one run's folder, which hyperparameters vary, and what is compared.
+def write_experiment(
+    sweep_folder: Path, run_folder: Path, columns: Mapping[str, Sequence[Column]]
+) -> None:
+    """Tell once, in the folder of a run that is over, what varies and what is compared.
 
     In a folder without a run it would be listed as one more run.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for outdated in folder.glob("events.out.tfevents.*.experiment"):
+    for outdated in sweep_folder.glob("*/*/events.out.tfevents.*.experiment"):
         outdated.unlink()
     hyperparameters = [
         api_pb2.HParamInfo(
@@ -45,7 +46,9 @@ def write_experiment(folder: Path, columns: Mapping[str, Sequence[Column]]) -> N
         hparam_infos=hyperparameters, metric_infos=metrics, time_created_secs=time.time()
     )
     _write(
-        folder, metadata.EXPERIMENT_TAG, plugin_data_pb2.HParamsPluginData(experiment=experiment)
+        run_folder,
+        metadata.EXPERIMENT_TAG,
+        plugin_data_pb2.HParamsPluginData(experiment=experiment),
     )
 
 

@@ -20,8 +20,6 @@ from rich.console import Console
 
 from acx.cli import run_command
 from acx.errors import ConfigError, Interrupted, RunError
-from sweeps import hparams
-from sweeps.axes import domains
 from sweeps.display import LiveTable, counted, duration, header
 from sweeps.folder import locked, save_plan
 from sweeps.plan import Plan, load_plan
@@ -138,7 +136,6 @@ def _train(plan: Plan, folder: Path, count: int, lock: int, console: Console) ->
         stack.callback(workers.stop)
         received = stack.enter_context(_stoppable(scheduler, console))
         scheduler.check()
-        hparams.write_experiment(folder / plan.trials[0].name, domains(plan))
         if not scheduler.stop_requested:
             scheduler.run()
     if received:

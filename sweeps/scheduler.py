@@ -10,7 +10,7 @@ import numpy as np
 
 from acx.errors import ConfigError, RunError
 from sweeps import hparams
-from sweeps.axes import columns
+from sweeps.axes import columns, domains
 from sweeps.folder import (
     Progress,
     last_lines,
@@ -61,6 +61,7 @@ class Scheduler:
         self._ready: set[int] = set()
         self._since: dict[int, float] = {}
         self._deaths = 0
+        self._described = False  # to TensorBoard
 
     def check(self) -> None:
         """Have a worker construct what each point describes, before anything is trained.
@@ -266,6 +267,9 @@ class Scheduler:
         state = self.progress[trial.name].state
         if state in ("finished", "failed") and (self.folder / trial.name).is_dir():
             hparams.write_end(self.folder / trial.name, state == "finished")
+            if not self._described:
+                hparams.write_experiment(self.folder, self.folder / trial.name, domains(self.plan))
+                self._described = True
         self._save()
 
     def _watch(self) -> None:

@@ -32,6 +32,31 @@ def perform(kind: str, jobs: Sequence[Job], session: runs.Session, device: str) 
     return {"kind": "trained", **dataclasses.asdict(train(jobs[0], session, device))}
 
 
+class _Hyperparameters:
+    """Writes down for TensorBoard what a run's hyperparameters are, once it has begun."""
+
+    def __init__(self, folder: Path, job: Job) -> None:
+        self._folder = folder
+        self._job = job
+        self._written = False
+
+    def on_report(self, report: Report) -> None:
+        """Write, unless that was done before."""
+        self._write()
+
+    def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
+        """The same, for a run that is too short for reports."""
+        self._write()
+
+    def _write(self) -> None:
+        if not self._written and not hparams.has_start(self._folder):
+            hparams.write_start(self._folder, self._job.group, self._job.hyperparameters)
+        self._written = True
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
 class PauseAt:
     """Asks an experiment to save and stop after a number of steps. Nothing else changes."""
 
@@ -75,11 +100,10 @@ def train(job: Job, session: runs.Session, device: str) -> Outcome:
     """Start a trial, or go on with it from its newest checkpoint."""
     folder = Path(job.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if job.pause_at is None:
-        session.watchers = lambda experiment: []
-    else:
-        pause_at = job.pause_at
-        session.watchers = lambda experiment: [PauseAt(experiment, pause_at)]
+    session.watchers = lambda experiment: [
+        _Hyperparameters(folder, job),
+        *([] if job.pause_at is None else [PauseAt(experiment, job.pause_at)]),
+    ]
     with _output_to(folder / OUTPUT) as console:
         try:
             _start_or_resume(job, folder, console, session, device)
@@ -106,8 +130,6 @@ def _start_or_resume(
         return
     # A kill just after the folder was made may have left one that is empty but for this.
     shutil.rmtree(folder / runs.CHECKPOINTS, ignore_errors=True)
-    if not hparams.has_start(folder):
-        hparams.write_start(folder, job.group, job.hyperparameters)
     runs.start(job.files, job.bindings, str(folder), console, device, session)
 
 

@@ -34,13 +34,31 @@ def tensorboard(folder, runs):
     try:
         address = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 60
-        while len(ask(address, "/data/runs") or ()) < runs:
+        while len(sessions(address)) < runs:
             assert time.monotonic() < deadline
             time.sleep(0.2)
         yield address
     finally:
         server.terminate()
         server.wait(timeout=20)
+
+
+def groups_of(address):
+    query = {
+        "startIndex": 0,
+        "sliceSize": 500,
+        "allowedStatuses": ["STATUS_SUCCESS"],
+        "colParams": [],
+        "aggregationType": "AGGREGATION_AVG",
+    }
+    rows = ask(address, "/data/plugin/hparams/session_groups", query)
+    return (rows or {}).get("sessionGroups", [])
+
+
+def sessions(address):
+    """The finished runs that the tab knows: they come some time after the list of runs."""
+    found = [session for group in groups_of(address) for session in group["sessions"]]
+    return [session for session in found if session.get("metricValues")]
 
 
 def ask(address, path, body=None):
@@ -60,21 +78,11 @@ def test_one_row_for_each_point_with_typed_columns_and_the_return_first(tmp_path
     assert finish(start_sweep(file, folder, "--workers=1")).code == 0
     with tensorboard(folder, 8) as address:
         experiment = ask(address, "/data/plugin/hparams/experiment", {})
-        rows = ask(
-            address,
-            "/data/plugin/hparams/session_groups",
-            {
-                "startIndex": 0,
-                "sliceSize": 50,
-                "allowedStatuses": ["STATUS_SUCCESS"],
-                "colParams": [],
-                "aggregationType": "AGGREGATION_AVG",
-            },
-        )
+        rows = groups_of(address)
     infos = {info["name"]: info["type"] for info in experiment["hparamInfos"]}
     assert infos == {"gamma": "DATA_TYPE_FLOAT64", "clip_norm": "DATA_TYPE_STRING"}
     assert next(info["name"]["tag"] for info in experiment["metricInfos"]) == "eval/mean_reward"
-    groups = {group["name"]: group for group in rows["sessionGroups"]}
+    groups = {group["name"]: group for group in rows}
     assert set(groups) == {
         "gamma=0.99,clip_norm=0.5",
         "gamma=0.99,clip_norm=None",
