@@ -153,7 +153,7 @@ class CsvWriter:
 
     def __init__(self, folder: Path, start_steps: int = 0) -> None:
         path = folder / "metrics.csv"
-        columns = _drop_later_rows(path, start_steps) if path.exists() else []
+        columns, self._last = _drop_later_rows(path, start_steps) if path.exists() else ([], {})
         self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
         self._table = self._writer(columns) if columns else None
         self._rows: list[dict[str, float]] = []  # not written yet: the columns aren't known
@@ -171,13 +171,16 @@ class CsvWriter:
         self._write_rows()
 
     def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
-        """One row."""
-        self._rows.append({"step": env_steps, **evaluation_scalars(result)})
-        self._write_rows()
+        """One row, but where it would repeat the last: a finished run that is resumed."""
+        row = {"step": env_steps, **evaluation_scalars(result)}
+        if {tag: str(value) for tag, value in row.items()} != self._last:
+            self._rows.append(row)
+            self._write_rows()
 
     def _write_rows(self) -> None:
         if self._table is not None:
             self._table.writerows(self._rows)
+            self._last = {tag: str(value) for tag, value in (self._rows or [{}])[-1].items()}
             self._rows = []
             self._file.flush()
 
@@ -186,25 +189,28 @@ class CsvWriter:
         self._file.close()
 
 
-def _drop_later_rows(path: Path, start_steps: int) -> list[str]:
-    """Forget rows past the checkpoint that a run resumes from; returns the table's columns.
+def _drop_later_rows(path: Path, start_steps: int) -> tuple[list[str], dict[str, str]]:
+    """Forget rows past the checkpoint that a run resumes from.
 
-    Of a run that has no checkpoint yet nothing is kept, nor are its columns.
+    Returns:
+      The table's columns, and what its last row holds.
+
+    Where no row is left, as for a run that has no checkpoint yet, its columns go too.
     """
-    if start_steps == 0:
-        path.unlink()
-        return []
     with open(path, newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
         columns = list(table.fieldnames or [])
         rows = [row for row in table if row["step"] and int(row["step"]) <= start_steps]
+    if not rows:
+        path.unlink()
+        return [], {}
     temporary = path.with_suffix(".tmp")
     with open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
     os.replace(temporary, path)
-    return columns
+    return columns, {tag: text for tag, text in rows[-1].items() if text}
 
 
 STATUS = "status.json"
