@@ -14,15 +14,28 @@ from absl import app, flags
 from rich.console import Console
 
 from benchmarks.faults.preparation import WORK  # isort: skip  (before TensorFlow is loaded)
-from benchmarks.faults import configurations, corruption, disk, kills, misbehavior, nonfinite
+from benchmarks.faults import (
+    configurations,
+    corruption,
+    disk,
+    experiments,
+    kills,
+    misbehavior,
+    nonfinite,
+    soak,
+)
 from benchmarks.faults.kills import Undisturbed
 from benchmarks.faults.outcome import Outcome, all_kept, print_table, summary
 from benchmarks.faults.processes import in_a_child
 
 SEED = flags.DEFINE_integer("seed", 0, "Of the random moments, bytes and places.")
 KILLS = flags.DEFINE_integer("kills", 200, "SIGKILLs; a third of them within a checkpoint's write.")
+EXPERIMENTS = flags.DEFINE_integer(
+    "experiments", len(experiments.EXPERIMENTS), "How many of the experiments are killed in turn."
+)
 DAMAGE = flags.DEFINE_integer("damage", 250, "Truncations of the newest checkpoint; corruptions.")
 FULL = flags.DEFINE_integer("full", 12, "Runs on a disk that gets full.")
+SOAK = flags.DEFINE_integer("soak", 10_000_000, "Environment steps of the long run.")
 EVERY = flags.DEFINE_integer(
     "every", 1, "Take one in so many bad configurations, misbehaving environments and NaNs."
 )
@@ -30,7 +43,7 @@ EVERY = flags.DEFINE_integer(
 
 @functools.cache
 def _undisturbed() -> dict[str, Undisturbed]:
-    return kills.undisturbed_runs(Path(WORK))
+    return kills.undisturbed_runs(Path(WORK), EXPERIMENTS.value)
 
 
 def _kills(work: Path) -> list[Outcome]:
@@ -43,13 +56,14 @@ def _kills(work: Path) -> list[Outcome]:
     return [
         kills.check(killer, fault, _undisturbed(), work, count, SEED.value)
         for killer, fault, count in plan
+        if count
     ]
 
 
 def _damage(work: Path) -> list[Outcome]:
     run = next(iter(_undisturbed().values()))
     return [
-        corruption.check(kind, run, work, DAMAGE.value, 2, SEED.value)
+        corruption.check(kind, run, work, DAMAGE.value, DAMAGE.value // 100, SEED.value)
         for kind in ("truncations", "corruptions")
     ]
 
@@ -90,6 +104,7 @@ PARTS: dict[str, Callable[[Path], list[Outcome]]] = {
     "configurations": _configurations,
     "environments": _environments,
     "nonfinite": _nonfinite,
+    "soak": lambda work: [soak.check(work, SOAK.value)],
 }
 CHOSEN = flags.DEFINE_list("parts", list(PARTS), f"Of {', '.join(PARTS)}.")
 

@@ -122,6 +122,10 @@ class Run:
         """Keep the scalars."""
         self.scalars.append(report.scalars)
 
+    def save(self, env_steps: int, state: State) -> None:
+        """Keep what would be a checkpoint."""
+        self.states.append(state)
+
     def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
         """Nothing to keep."""
 
@@ -145,8 +149,8 @@ class Injector:
         self._gin_file = gin_file
         self._previous: Learner | None = None
 
-    def run(self, case: Case, policy: str, steps: int) -> Run:
-        """Train with the case's fault under `on_nonfinite = policy`."""
+    def run(self, case: Case, policy: str, steps: int, resume_from: State | None = None) -> Run:
+        """Train with the case's fault under `on_nonfinite = policy`, from the start or a state."""
         bindings = [
             *case.bindings,
             f"Experiment.on_nonfinite = '{policy}'",
@@ -158,9 +162,7 @@ class Injector:
         self._previous = experiment.learner
         run = Run(experiment)
         try:
-            experiment.run(
-                [run], lambda steps, state: run.states.append(state), warn=run.said.append
-            )
+            experiment.run([run], run.save, resume_from, warn=run.said.append)
         except RunError as error:
             run.error = error
         return run
