@@ -15,7 +15,7 @@ from sweeps.jobs import Job
 from sweeps.workers import Answer
 
 try:
-    import ray  # type: ignore[import-not-found, unused-ignore]
+    import ray
 except ImportError:
     raise ConfigError("--backend=ray needs a package: pip install 'acx[ray]'") from None
 

@@ -16,12 +16,12 @@ from sweeps.jobs import Job
 from sweeps.workers import Answer
 
 try:
-    import submitit  # type: ignore[import-not-found, unused-ignore]
+    import submitit
 except ImportError:
     raise ConfigError("--backend=slurm needs a package: pip install 'acx[slurm]'") from None
 
 
-class _Work(submitit.helpers.Checkpointable):  # type: ignore[misc, unused-ignore]
+class _Work(submitit.helpers.Checkpointable):
     """What a Slurm job runs. Queued again it does the same, which resumes the trial."""
 
     def __call__(self, folder: str, kind: str, jobs: Sequence[Job]) -> dict[str, Any]:
