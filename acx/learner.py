@@ -24,7 +24,7 @@ from acx.agents import Agent
 from acx.config import NonNegative, Positive, PositiveInt, configurable
 from acx.errors import ConfigError, NonFiniteError
 from acx.layouts import Layout
-from acx.minimizer import Minimizer
+from acx.minimizer import GOOD, Minimizer
 from acx.objectives import CriticLoss, PolicyObjective
 from acx.optimizers import ClippedOptimizer
 from acx.program import UpdateProgram
@@ -170,16 +170,20 @@ class Learner:
             rollout[size:],
         )
 
-    def _update_at_once(
-        self, floats: tf.Tensor, integers: tf.Tensor
-    ) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-        """Everything in one program: the metrics, then what each minimizer returns."""
+    def _update_at_once(self, floats: tf.Tensor, integers: tf.Tensor) -> tf.Tensor:
+        """Everything in one program: the metrics, then what each minimizer returns.
+
+        Where one of them failed, all weights are left as they were.
+        """
         data, settings, *own_floats = self._floats.split(floats)
         batch, report = self._prepare(tf.concat([data, settings], axis=0))
         inputs = zip(self.minimizers, self._integers.split(integers), own_floats, strict=True)
         steps = [minimizer.minimize(batch, *numbers) for minimizer, *numbers in inputs]
-        outs, befores = zip(*steps, strict=True)
-        return tf.concat([report, *outs], axis=0), list(befores)
+        good = tf.reduce_all(tf.stack([out[GOOD] for out, _ in steps]) > 0)
+        for minimizer, (_, before) in zip(self.minimizers, steps, strict=True):
+            for variable, old in zip(minimizer.optimizer.state, before, strict=True):
+                variable.assign(tf.where(good, variable.value, old))
+        return tf.concat([report, *(out for out, _ in steps)], axis=0)
 
     def _parts(self) -> list[tuple[str, ClippedOptimizer, Any]]:
         if self.agent.shares_torso:
@@ -216,11 +220,11 @@ class Learner:
         self.iterations += 1
         if self._at_once:
             integers, floats = zip(*inputs, strict=True)
-            out, befores = self._compiled(
+            out = self._compiled(
                 tf.constant(np.concatenate([rollout, *floats])),
                 tf.constant(np.concatenate(integers)),
-            )
-            self._absorb(out.numpy(), befores)
+            ).numpy()
+            self._absorb(out)
         else:
             batch, report = self._compiled(tf.constant(rollout))
             if len(inputs) > 1:
@@ -235,19 +239,18 @@ class Learner:
                 self._undo()
                 raise
 
-    def _absorb(self, out: np.ndarray, befores: list[list[tf.Tensor]]) -> None:
+    def _absorb(self, out: np.ndarray) -> None:
         """Take over what `_update_at_once` returned: both networks' steps, or neither's."""
         self._report = self._named(out)
-        out, failed = out[len(self._report) :], None
-        for minimizer, before in zip(self.minimizers, befores, strict=True):
-            try:
-                self._report.update(minimizer.absorb(out[: minimizer.output_size], before))
-            except NonFiniteError as error:
-                failed = failed or error
-            out = out[minimizer.output_size :]
-        if failed is not None:
-            self._undo()
-            raise failed
+        start = len(self._report)
+        parts = []
+        for minimizer in self.minimizers:
+            parts.append((minimizer, out[start : start + minimizer.output_size]))
+            start += minimizer.output_size
+        failed = [part for part in parts if not part[1][GOOD]]
+        self.iterations -= len(failed) > 0
+        for minimizer, own in failed or parts:
+            self._report.update(minimizer.absorb(own))
 
     def _undo(self) -> None:
         """Take back the last `update`, of actor and critic."""

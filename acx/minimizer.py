@@ -15,6 +15,8 @@ Named = dict[str, tf.Tensor]
 # (weights, minibatch, hyperparameters) -> the loss of each head, and what to report.
 Losses = Callable[[Tensors, Named, Named], tuple[Named, Named]]
 
+GOOD = 1  # the index in what `Minimizer.minimize` returns that tells whether all was finite
+
 
 class Minimizer:
     """Trains the actor's weights, the critic's, or both where they share some.
@@ -202,22 +204,22 @@ class Minimizer:
         """Minimize by the program that `compile` made; see `absorb`."""
         assert self._program is not None, "compile() comes before run()"
         out, before = self._program(batch, tf.constant(integers), tf.constant(floats))
-        return self.absorb(out.numpy(), before)
+        self._before, self._steps_before = before, self.optimizer_steps
+        return self.absorb(out.numpy())
 
     def undo(self) -> None:
-        """Take back the gradient steps of the last `minimize`."""
+        """Take back the gradient steps of the last `run`."""
         for variable, old in zip(self.optimizer.state, self._before, strict=True):
             variable.assign(old)
         self.parameters = self.variable.numpy()
         self.optimizer_steps = self._steps_before
 
-    def absorb(self, out: np.ndarray, before: Sequence[tf.Tensor]) -> dict[str, float]:
+    def absorb(self, out: np.ndarray) -> dict[str, float]:
         """Take over what `minimize` returned; the metrics' means over the gradient steps taken.
 
         Raises:
           NonFiniteError: a loss or gradient was not finite; the weights are as before.
         """
-        self._before, self._steps_before = before, self.optimizer_steps
         names = self._metric_names
         taken, good, *means = out[: len(names) + 2].tolist()
         metrics = dict(zip(names, means, strict=True))
