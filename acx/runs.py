@@ -314,9 +314,11 @@ def _failing_clearly(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        started = (folder / CONFIG).exists()
+        go_on = f"acx --run_dir={folder} --resume" if started else "start it again"
         raise RunError(
             f"can't write {error.filename or folder}: {error.strerror or error}. What was saved "
-            f"is intact; when the cause is gone: acx --run_dir={folder} --resume"
+            f"is intact; when the cause is gone: {go_on}"
         ) from None
 
 
