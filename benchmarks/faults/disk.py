@@ -45,7 +45,7 @@ def full_disk(run: Undisturbed, work: Path, count: int, seed: int) -> Outcome:
     started, rng = time.monotonic(), np.random.default_rng(seed)
     largest = max(p.stat().st_size for p in run.folder.rglob("*") if p.is_file())
     for number in range(count):
-        size = int(rng.integers(2_000, largest))
+        size = int(rng.integers(6_000, largest))
         folder = work / f"full{number}"
         log = folder.with_suffix(".log")
 

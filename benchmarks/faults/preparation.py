@@ -4,6 +4,6 @@ import os
 import tempfile
 
 WORK = tempfile.mkdtemp(prefix="acx-faults-")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Hundreds of processes run the same few programs: compile each once.
 os.environ.setdefault("TF_XLA_FLAGS", f"--tf_xla_persistent_cache_directory={WORK}/programs")
