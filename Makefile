@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test bench learn-check learn-table sweep report notebooks bench-reading oracle lint lock clean
+.PHONY: help pendulum test bench learn-check learn-table faults sweep report notebooks bench-reading oracle lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,6 +29,9 @@ bench: $(DEV) .venv-peers/sb3/.done  ## Time acx beside Stable-Baselines3
 
 learn-table: $(DEV)  ## Print the learning goals beside the committed results
 	$(RUN) -m benchmarks.learning_table
+
+faults: $(DEV)  ## Break runs on purpose and count what held (an hour on 2 cores)
+	$(RUN) -m benchmarks.faults
 
 sweep: $(CORE)  ## Sweep gamma, reward scale and clip norm on Pendulum (ten minutes)
 	$(RUN) -m sweeps.run --sweep=sweeps/pendulum_grid.gin

@@ -44,7 +44,8 @@ def run_command(
 
     def parse(arguments: list[str]) -> list[str]:
         flags.FLAGS(arguments[:1])  # absl's own, which its loggers read
-        own.unparse_flags()  # a process may run several commands
+        if own.is_parsed():  # a process may run several commands
+            own.unparse_flags()
         try:
             return own(arguments)
         except flags.Error as error:
