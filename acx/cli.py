@@ -1,9 +1,13 @@
-"""What acx's commands have in common: help, and failures as one line and an exit code."""
+"""What acx's commands have in common: help, stopping, and failures as one line and an exit code."""
 
+import contextlib
 import os
+import signal
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Protocol
 
 from absl import app, flags
 from rich.console import Console
@@ -90,3 +94,38 @@ def help_text(description: str, own: flags.FlagValues) -> str:
         lines.append(f"  {'--' + name:<{width}}{text[0]}")
         lines += [" " * (width + 2) + line for line in text[1:]]
     return "\n".join(lines)
+
+
+class Stoppable(Protocol):
+    """What ends by itself, with its work saved, once it is asked to."""
+
+    stop_requested: bool
+
+
+@contextlib.contextmanager
+def stoppable(work: Stoppable, doing: str, tell: Callable[[str], None]) -> Iterator[list[int]]:
+    """The first Ctrl-C or SIGTERM asks `work` to stop, the second stops it at once.
+
+    Args:
+      work: is asked by its `stop_requested`.
+      doing: what it does once it was asked, for the message.
+      tell: takes the message.
+
+    Yields:
+      The numbers of the signals that came.
+    """
+    received: list[int] = []
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+        work.stop_requested = True
+        tell(f"{doing}; once more stops at once")
+
+    previous = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -10,13 +10,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
 
 from acx import __version__, config
 from acx.checkpoints import SUFFIX, CheckpointFolder, load
+from acx.cli import stoppable
 from acx.errors import ConfigError, Interrupted, RunError
 from acx.evaluation import EvaluationResult
 from acx.experiment import Experiment, Stopped
@@ -227,26 +227,6 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _stoppable(experiment: Experiment, console: Console) -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM asks the run to stop and save, the second stops it at once."""
-    received: list[int] = []
-
-    def handle(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-        if len(received) > 1:
-            raise KeyboardInterrupt
-        experiment.stop_requested = True
-        console.print("\nfinishing the iteration and saving; once more stops at once")
-
-    previous = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)
-
-
 def _train(
     prepared: Prepared,
     folder: Path,
@@ -278,7 +258,9 @@ def _train(
         ]
         for observer in observers:
             stack.callback(_close, observer)
-        received = stack.enter_context(_stoppable(experiment, console))
+        received = stack.enter_context(
+            stoppable(experiment, "\nfinishing the iteration and saving", console.print)
+        )
         try:
             result = experiment.run(
                 observers,

@@ -9,16 +9,13 @@ Exit codes: 0 done, 2 the sweep can't be run, 3 a trial failed, 130 or 143 inter
 
 import contextlib
 import os
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 from absl import flags
 from rich.console import Console
 
-from acx.cli import run_command
+from acx.cli import run_command, stoppable
 from acx.errors import ConfigError, Interrupted, RunError
 from sweeps.display import LiveTable, counted, duration, header
 from sweeps.folder import locked, save_plan
@@ -134,33 +131,15 @@ def _train(plan: Plan, folder: Path, count: int, lock: int, console: Console) ->
             return scheduler
         stack.callback(scheduler.settle)
         stack.callback(workers.stop)
-        received = stack.enter_context(_stoppable(scheduler, console))
+        received = stack.enter_context(
+            stoppable(scheduler, "letting the running trials save", console.print)
+        )
         scheduler.check()
         if not scheduler.stop_requested:
             scheduler.run()
     if received:
         raise Interrupted(received[0], "stopped; the same command goes on from here")
     return scheduler
-
-
-@contextlib.contextmanager
-def _stoppable(scheduler: Scheduler, console: Console) -> Iterator[list[int]]:
-    """Ctrl-C or SIGTERM lets the running trials save; a second time leaves them at once."""
-    received: list[int] = []
-
-    def handle(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-        if len(received) > 1:
-            raise KeyboardInterrupt
-        scheduler.stop_requested = True
-        console.print("letting the running trials save; once more stops at once")
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _estimate(plan: Plan, folder: Path, count: int, console: Console) -> None:
