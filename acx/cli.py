@@ -82,6 +82,26 @@ def _exit_code(name: str, arguments: list[str], command: Callable[[], None]) -> 
     return 0
 
 
+def checkpoint_flags(
+    own: flags.FlagValues,
+) -> tuple[flags.FlagHolder[str], flags.FlagHolder[bool]]:
+    """Define --checkpoint and --allow_imports, for commands that use a trained agent."""
+    checkpoint = flags.DEFINE_enum(
+        "checkpoint",
+        "newest",
+        ["newest", "best"],
+        "The newest one, or that of the best evaluation during training.",
+        flag_values=own,
+    )
+    allow_imports = flags.DEFINE_bool(
+        "allow_imports",
+        False,
+        "Import the modules that a run folder from elsewhere names: runs their code.",
+        flag_values=own,
+    )
+    return checkpoint, allow_imports
+
+
 def help_text(description: str, own: flags.FlagValues) -> str:
     """The description, then the flags with their defaults."""
     lines = [description.strip(), "", "Flags:"]

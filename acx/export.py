@@ -13,7 +13,7 @@ from pathlib import Path
 from absl import flags, logging
 from rich.console import Console
 
-from acx.cli import run_command
+from acx.cli import checkpoint_flags, run_command
 from acx.errors import ConfigError
 
 FLAGS = flags.FlagValues()
@@ -21,19 +21,7 @@ RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of the run.", flag_values
 OUT = flags.DEFINE_string(
     "out", None, "Folder to write. Default: policy/ in it.", flag_values=FLAGS
 )
-CHECKPOINT = flags.DEFINE_enum(
-    "checkpoint",
-    "newest",
-    ["newest", "best"],
-    "The newest one, or that of the best evaluation during training.",
-    flag_values=FLAGS,
-)
-ALLOW_IMPORTS = flags.DEFINE_bool(
-    "allow_imports",
-    False,
-    "Import the modules that a run folder from elsewhere names: runs their code.",
-    flag_values=FLAGS,
-)
+CHECKPOINT, ALLOW_IMPORTS = checkpoint_flags(FLAGS)
 
 
 def main() -> None:

@@ -11,24 +11,12 @@ import numpy as np
 from absl import flags
 from rich.console import Console
 
-from acx.cli import run_command
+from acx.cli import checkpoint_flags, run_command
 from acx.errors import ConfigError
 
 FLAGS = flags.FlagValues()
 RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of a finished run.", flag_values=FLAGS)
-CHECKPOINT = flags.DEFINE_enum(
-    "checkpoint",
-    "newest",
-    ["newest", "best"],
-    "The newest one, or that of the best evaluation during training.",
-    flag_values=FLAGS,
-)
-ALLOW_IMPORTS = flags.DEFINE_bool(
-    "allow_imports",
-    False,
-    "Import the modules that a run folder from elsewhere names: runs their code.",
-    flag_values=FLAGS,
-)
+CHECKPOINT, ALLOW_IMPORTS = checkpoint_flags(FLAGS)
 EPISODES = flags.DEFINE_integer(
     "episodes", 1, "Episodes to play.", lower_bound=1, flag_values=FLAGS
 )
