@@ -425,12 +425,12 @@ def resolved() -> str:
 def differences(before: str, after: str) -> list[str]:
     """What two resolved configurations disagree on, each as "name = old (now new)"."""
 
-    def values(text: str) -> dict[str, str]:
+    def written(text: str) -> dict[str, str]:
         found = Scan()
         _scan_text(text, "", found)
         return {binding.name: repr(binding.value) for binding in found.bindings}
 
-    old, new = values(before), values(after)
+    old, new = written(before), written(after)
     return [
         f"{name} = {old.get(name, 'nothing')} (now {new.get(name, 'nothing')})"
         for name in dict.fromkeys([*old, *new])

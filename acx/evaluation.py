@@ -7,7 +7,7 @@ import numpy as np
 from acx.actors import NumpyNetwork
 from acx.config import PositiveInt, configurable
 from acx.environments.factory import Environment
-from acx.environments.normalization import ObservationNormalizer
+from acx.environments.normalization import ObservationNormalizer, network_inputs
 from acx.errors import RunError
 from acx.policies import PolicyHead
 from acx.seeding import Stream, episode_seed
@@ -52,6 +52,17 @@ class Evaluation:
         self.final_episodes = final_episodes
 
 
+def deterministic_actions(
+    head: PolicyHead,
+    actor: NumpyNetwork,
+    normalizer: ObservationNormalizer | None,
+    observations: np.ndarray,
+) -> np.ndarray:
+    """What the policy's mode sends to the environment for raw observations [N, ...]."""
+    outputs = actor(network_inputs(normalizer, observations))
+    return head.environment_action(head.mode(outputs))
+
+
 def evaluate(
     environment: Environment,
     head: PolicyHead,
@@ -77,15 +88,11 @@ def evaluate(
     try:
         observations = envs.reset()
         for _ in range(max_steps):
-            if normalizer is None:
-                inputs = np.asarray(observations, np.float32)
-            else:
-                inputs = normalizer.normalize(observations)
-            actions = head.mode(actor(inputs))
-            step = envs.step(head.environment_action(actions))
+            actions = deterministic_actions(head, actor, normalizer, observations)
+            step = envs.step(actions)
             active = playing < episodes
-            np.add.at(returns, playing[active], step.rewards[active])
-            np.add.at(lengths, playing[active], 1)
+            returns[playing[active]] += step.rewards[active]
+            lengths[playing[active]] += 1
             playing = playing + num_envs * (step.terminated | step.truncated)
             if not (playing < episodes).any():
                 return EvaluationResult(returns, lengths)

@@ -28,13 +28,18 @@ VIDEO = flags.DEFINE_string(
 
 def episode(experiment: Any, env: Any, seed: int) -> Iterator[float]:
     """Play one episode with the policy's mode; yields each raw reward."""
-    head, normalizer = experiment.agent.policy_head, experiment.agent.observation_normalizer
+    from acx.evaluation import deterministic_actions
+
+    agent = experiment.agent
     observation, _ = env.reset(seed=seed)
     done = False
     while not done:
-        row = np.asarray(observation, np.float32)[None]
-        outputs = experiment.actor(row if normalizer is None else normalizer.normalize(row))
-        action = head.environment_action(head.mode(outputs))[0]
+        [action] = deterministic_actions(
+            agent.policy_head,
+            experiment.actor,
+            agent.observation_normalizer,
+            np.asarray(observation)[None],
+        )
         observation, reward, terminated, truncated, _ = env.step(action)
         done = terminated or truncated
         yield float(reward)

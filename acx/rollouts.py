@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acx.actors import NumpyNetwork
-from acx.environments.normalization import ObservationNormalizer
+from acx.environments.normalization import ObservationNormalizer, network_inputs
 from acx.environments.vector import VectorEnvironment
 from acx.errors import NonFiniteError
 from acx.layouts import Layout
@@ -223,8 +223,8 @@ class RolloutCollector:
         except NonFiniteError:
             self.statistics.forget(len(out.episodes))
             raise
-        out.last_observations[:] = self._normalized(self._raw)
-        out.final_observations = self._normalized(final)
+        out.last_observations[:] = network_inputs(self.normalizer, self._raw)
+        out.final_observations = network_inputs(self.normalizer, final)
         return out
 
     def _observe(self, t: int) -> np.ndarray:
@@ -237,14 +237,11 @@ class RolloutCollector:
             out.observations[t] = self.normalizer.normalize(self._raw)
         return out.observations[t]
 
-    def _normalized(self, observations: np.ndarray) -> np.ndarray:
-        if self.normalizer is None:
-            return np.asarray(observations, np.float32)
-        return self.normalizer.normalize(observations)
-
     def _check_finite(self, out: Trajectory, final: np.ndarray) -> None:
         """Refuse NaN and infinity, in what the environments returned: normalizing clips."""
         seen = out.observations if self.normalizer is None else out.raw_observations
+        if all(np.isfinite(array).all() for array in (seen, out.rewards, self._raw, final)):
+            return
         every = np.argwhere(np.ones_like(out.rewards))
         rows = out.rewards.size
         for name, array, places in (

@@ -97,6 +97,15 @@ class ObservationNormalizer:
         self._refresh()
 
 
+def network_inputs(
+    normalizer: ObservationNormalizer | None, observations: np.ndarray
+) -> np.ndarray:
+    """What the networks see of raw observations: float32, normalized where the agent normalizes."""
+    if normalizer is None:
+        return np.asarray(observations, np.float32)
+    return normalizer.normalize(observations)
+
+
 @configurable
 class RewardNormalizer:
     """Divides rewards by the standard deviation of the discounted return (Engstrom et al. 2020).
