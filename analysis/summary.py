@@ -113,7 +113,7 @@ def group_summary(summary: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
             "scored": len(finals),
             "diverged": int(runs["diverged"].sum()),
             "unfinished": int(runs["state"].isin(UNFINISHED).sum()),
-            **_spread(finals, seed),
+            **spread(finals, seed),
             "best_run": runs["final"].idxmax() if len(finals) else "",
             "area": runs["area"].mean(),
         }
@@ -124,7 +124,11 @@ def group_summary(summary: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     return table.sort_values("iqm", ascending=False, na_position="last")
 
 
-def _spread(finals: np.ndarray, seed: int) -> dict[str, float]:
+def spread(finals: np.ndarray, seed: int = 0) -> dict[str, float]:
+    """Return mean, std, median, interquartile mean and its 95 % interval of final returns [runs].
+
+    What few runs can't tell is NaN. `seed` is that of the interval's resampling.
+    """
     count = len(finals)
     if not count:
         return dict.fromkeys(("mean", "std", "median", "iqm", "low", "high"), np.nan)

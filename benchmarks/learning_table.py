@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from analysis.statistics import bootstrap_interval, interquartile_mean, stratified_indices
+from analysis.statistics import interquartile_mean
+from analysis.summary import spread
 
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent.parent / "README.md"
@@ -35,7 +36,7 @@ class Goal:
 
     def met(self, finals: np.ndarray) -> bool:
         """Whether the results of enough seeds reach it."""
-        iqm, worst = float(interquartile_mean(finals[:, None])), finals.min()
+        iqm, worst = spread(finals)["iqm"], finals.min()
         return (
             len(finals) >= self.seeds
             and (self.iqm is None or iqm >= self.iqm)
@@ -78,14 +79,13 @@ def rows(names: Sequence[str]) -> list[list[str]]:
             continue
         result = json.loads(result_path(name).read_text())
         returns = finals(result)
-        indices = stratified_indices(np.random.default_rng(0), 2000, len(returns), 1)
-        low, high = bootstrap_interval(returns[:, None], interquartile_mean, indices)
+        middle = spread(returns)
         table.append(
             [
                 name,
                 f"{result['total_steps']:,}",
                 str(len(returns)),
-                f"{float(interquartile_mean(returns[:, None])):.1f} [{low:.1f}, {high:.1f}]",
+                "{iqm:.1f} [{low:.1f}, {high:.1f}]".format(**middle),
                 f"{returns.min():.1f}",
                 str(goal) or "none",
                 goal.published,
