@@ -45,13 +45,8 @@ def alternate(work: dict[str, Any], runs: int) -> dict[str, list[Measured]]:
     for threads in sorted({1, os.cpu_count() or 1}):
         name = f"sb3, {threads} thread{'s' if threads > 1 else ''}"
         commands[name] = [SB3.value, str(HERE / "peers/sb3.py"), text, str(threads)]
-    return {
-        name: [run[name] for run in rounds]
-        for rounds in [
-            [{name: measure(command) for name, command in commands.items()} for _ in range(runs)]
-        ]
-        for name in commands
-    }
+    rounds = [{name: measure(command) for name, command in commands.items()} for _ in range(runs)]
+    return {name: [measured[name] for measured in rounds] for name in commands}
 
 
 def median(measured: list[Measured], key: str) -> float:
