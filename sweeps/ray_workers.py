@@ -6,6 +6,7 @@ under the same path.
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,8 +17,17 @@ from sweeps.workers import Answer
 
 try:
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError:
     raise ConfigError("--backend=ray needs a package: pip install 'acx[ray]'") from None
+
+SECONDS_TO_STOP = 30.0  # to start a process on each node that tells the workers, and to save
+
+
+@ray.remote(num_cpus=0)
+def _terminate(process: int) -> None:
+    """Ask a process of this node to stop, as `kill` does."""
+    os.kill(process, signal.SIGTERM)
 
 
 class _Worker:
@@ -33,8 +43,9 @@ class _Worker:
         self._session = runs.Session()
 
     def ready(self) -> dict[str, Any]:
-        """Answers once the constructor is done."""
-        return {"kind": "ready"}
+        """Answers once the constructor is done, and where this process is."""
+        node = ray.get_runtime_context().get_node_id()
+        return {"kind": "ready", "node": node, "process": os.getpid()}
 
     def perform(self, kind: str, jobs: Sequence[Job]) -> dict[str, Any]:
         """See `sweeps.training.perform`."""
@@ -67,10 +78,12 @@ class RayWorkers:
         self._actor = ray.remote(_Worker).options(num_cpus=cpus, max_restarts=0)
         self._actors: dict[int, Any] = {}
         self._pending: dict[Any, int] = {}
+        self._places: dict[int, tuple[str, int]] = {}  # node and process of workers that are ready
         for worker in range(count):
             self._start(worker)
 
     def _start(self, worker: int) -> None:
+        self._places.pop(worker, None)
         self._actors[worker] = self._actor.remote(os.getcwd())
         self._pending[self._actors[worker].ready.remote()] = worker
 
@@ -94,6 +107,8 @@ class RayWorkers:
                     "exit_code": 1,
                     "printed": lines[-1] if lines else "",
                 }
+            if content["kind"] == "ready":
+                self._places[worker] = content["node"], content["process"]
             yield Answer(worker, content)
 
     def kill(self, worker: int) -> None:
@@ -103,7 +118,15 @@ class RayWorkers:
             self._start(worker)
 
     def stop(self) -> None:
-        """End all workers; what they were training goes on from its newest checkpoint."""
+        """See `Workers`. What doesn't save in time goes on from its newest checkpoint."""
+        work = {ref: worker for ref, worker in self._pending.items() if worker in self._places}
+        with contextlib.suppress(ray.exceptions.RayError):
+            for worker in work.values():
+                node, process = self._places[worker]
+                there = NodeAffinitySchedulingStrategy(node, soft=False)
+                _terminate.options(scheduling_strategy=there).remote(process)
+            if work:
+                ray.wait(list(work), num_returns=len(work), timeout=SECONDS_TO_STOP)
         for actor in self._actors.values():
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(actor)

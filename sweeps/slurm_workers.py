@@ -20,6 +20,8 @@ try:
 except ImportError:
     raise ConfigError("--backend=slurm needs a package: pip install 'acx[slurm]'") from None
 
+SECONDS_TO_STOP = 60.0  # Slurm leaves jobs 30 s to save, unless it is set up otherwise
+
 
 class _Work(submitit.helpers.Checkpointable):
     """What a Slurm job runs. Queued again it does the same, which resumes the trial."""
@@ -93,7 +95,11 @@ class SlurmWorkers:
             self._free.add(worker)
 
     def stop(self) -> None:
-        """Cancel what runs: it goes on from its newest checkpoint another time."""
+        """See `Workers`. Slurm asks a canceled job to stop before it kills it."""
         for job in self._jobs.values():
             with contextlib.suppress(Exception):
                 job.cancel(check=False)
+        deadline = time.monotonic() + SECONDS_TO_STOP
+        for job in self._jobs.values():
+            while not job.done(force_check=True) and time.monotonic() < deadline:
+                time.sleep(0.5)
