@@ -37,14 +37,15 @@ def save(path: Path, state: State) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise RunError(f"can't write the checkpoint {path}: {error.strerror or error}") from None
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until what was renamed or removed in a folder is so on the disk itself."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

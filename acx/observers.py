@@ -18,6 +18,7 @@ from tensorboard.plugins.custom_scalar import summary as layout_summary
 from tensorboard.plugins.text import summary_v2 as text_summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+from acx.checkpoints import sync_folder
 from acx.evaluation import EvaluationResult
 from acx.reports import Report
 
@@ -152,41 +153,64 @@ class CsvWriter:
     )
 
     def __init__(self, folder: Path, start_steps: int = 0) -> None:
-        path = folder / "metrics.csv"
-        columns, self._last = _drop_later_rows(path, start_steps) if path.exists() else ([], {})
-        self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
-        self._table = self._writer(columns) if columns else None
-        self._rows: list[dict[str, float]] = []  # not written yet: the columns aren't known
+        self._path = folder / "metrics.csv"
+        found = _drop_later_rows(self._path, start_steps) if self._path.exists() else ([], {})
+        columns, self._last = found
+        self._open(columns)
 
-    def _writer(self, columns: Sequence[str]) -> "csv.DictWriter[str]":
-        return csv.DictWriter(self._file, list(columns), extrasaction="ignore")
+    def _open(self, columns: Sequence[str]) -> None:
+        self._file = open(self._path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+        self._table = csv.DictWriter(self._file, list(columns), restval="")
 
     def on_report(self, report: Report) -> None:
-        """One row; the first report's tags are the columns, after those of evaluations."""
-        if self._table is None:
-            columns = dict.fromkeys(["step", *self.LATE, *report.scalars])
-            self._table = self._writer(list(columns))
-            self._table.writeheader()
-        self._rows.append({"step": report.env_steps, **report.scalars})
-        self._write_rows()
+        """One row."""
+        self._write({"step": report.env_steps, **report.scalars})
 
     def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
         """One row, but where it would repeat the last: a finished run that is resumed."""
         row = {"step": env_steps, **evaluation_scalars(result)}
         if {tag: str(value) for tag, value in row.items()} != self._last:
-            self._rows.append(row)
-            self._write_rows()
+            self._write(row)
 
-    def _write_rows(self) -> None:
-        if self._table is not None:
-            self._table.writerows(self._rows)
-            self._last = {tag: str(value) for tag, value in (self._rows or [{}])[-1].items()}
-            self._rows = []
-            self._file.flush()
+    def _write(self, row: dict[str, float]) -> None:
+        known = self._table.fieldnames
+        columns = list(dict.fromkeys([*(known or ["step", *self.LATE]), *row]))
+        if columns != known:
+            self._file.close()
+            _rewrite(self._path, columns, _read(self._path)[1])
+            self._open(columns)
+        self._table.writerow(row)
+        self._file.flush()
+        self._last = {tag: str(value) for tag, value in row.items()}
+
+    def sync(self) -> None:
+        """Wait until all rows are on the disk itself: a power failure takes none of them."""
+        os.fsync(self._file.fileno())
+        sync_folder(self._path.parent)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+Rows = list[dict[str, str]]
+
+
+def _read(path: Path) -> tuple[list[str], Rows]:
+    """A table's columns and rows."""
+    with open(path, newline="", encoding="utf-8") as file:
+        table = csv.DictReader(file)
+        return list(table.fieldnames or []), list(table)
+
+
+def _rewrite(path: Path, columns: Sequence[str], rows: Rows) -> None:
+    """Replace a table at once."""
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(temporary, path)
 
 
 def _drop_later_rows(path: Path, start_steps: int) -> tuple[list[str], dict[str, str]]:
@@ -197,19 +221,12 @@ def _drop_later_rows(path: Path, start_steps: int) -> tuple[list[str], dict[str,
 
     Where no row is left, as for a run that has no checkpoint yet, its columns go too.
     """
-    with open(path, newline="", encoding="utf-8") as file:
-        table = csv.DictReader(file)
-        columns = list(table.fieldnames or [])
-        rows = [row for row in table if row["step"] and int(row["step"]) <= start_steps]
+    columns, rows = _read(path)
+    rows = [row for row in rows if row["step"] and int(row["step"]) <= start_steps]
     if not rows:
         path.unlink()
         return [], {}
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(temporary, path)
+    _rewrite(path, columns, rows)
     return columns, {tag: text for tag, text in rows[-1].items() if text}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from acx import __version__, config
-from acx.checkpoints import SUFFIX, CheckpointFolder, load
+from acx.checkpoints import SUFFIX, CheckpointFolder, load, sync_folder
 from acx.cli import stoppable
 from acx.errors import ConfigError, Interrupted, RunError
 from acx.evaluation import EvaluationResult
@@ -105,8 +105,12 @@ def start(
 def _write_config(folder: Path, resolved: str) -> None:
     """Atomically: a truncated configuration would be another experiment's."""
     temporary = folder / f".{CONFIG}.tmp"
-    temporary.write_text(resolved, encoding="utf-8")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(resolved)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, folder / CONFIG)
+    sync_folder(folder)
 
 
 def resume(
@@ -248,10 +252,10 @@ def _train(
             for events in folder.glob("events.out.tfevents.*"):  # it starts again from step 0
                 events.unlink()
         facts = _facts(prepared) | {"config_identity": identity(folder / CONFIG)}
-        status = StatusWriter(folder, facts, start_steps)
+        status, table = StatusWriter(folder, facts, start_steps), CsvWriter(folder, start_steps)
         observers: list[Observer] = [
             TensorBoardWriter(folder, prepared.resolved, start_steps),
-            CsvWriter(folder, start_steps),
+            table,
             ProgressLine(console, experiment.total_steps),
             *prepared.watchers,
             status,
@@ -261,10 +265,15 @@ def _train(
         received = stack.enter_context(
             stoppable(experiment, "\nfinishing the iteration and saving", console.print)
         )
+
+        def save(env_steps: int, state: State) -> None:
+            table.sync()  # after a power failure, what a checkpoint goes on from is there
+            checkpoints.save(env_steps, state)
+
         try:
             result = experiment.run(
                 observers,
-                checkpoints.save,
+                save,
                 state,
                 checkpoints.save_best,
                 lambda text: console.print(f"[yellow]{text}[/yellow]", soft_wrap=True),

@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import re
 import threading
 
@@ -75,6 +76,42 @@ def test_an_evaluation_before_the_first_report_takes_no_columns_away(tmp_path):
     writer.close()
     found = {tag: value for row in rows(tmp_path) for tag, value in row.items() if value}
     assert (found["train/value_loss"], found["eval/mean_reward"]) == ("0.5", "2.0")
+
+
+def test_an_evaluation_before_the_first_report_survives_a_kill(tmp_path):
+    CsvWriter(tmp_path).on_evaluation(10, EVALUATION, False)  # killed: never closed
+    writer = CsvWriter(tmp_path, start_steps=10)
+    writer.on_report(report(20, train__value_loss=0.5))
+    writer.close()
+    evaluation, last = rows(tmp_path)
+    assert (evaluation["step"], evaluation["eval/mean_reward"]) == ("10", "2.0")
+    assert (last["step"], last["train/value_loss"]) == ("20", "0.5")
+
+
+def test_a_tag_that_comes_late_gets_a_column(tmp_path):
+    writer = CsvWriter(tmp_path)
+    writer.on_report(report(10, train__value_loss=0.5))
+    writer.on_report(report(20, train__value_loss=0.5, train__approx_kl=0.125))
+    writer.close()
+    assert [row["train/approx_kl"] for row in rows(tmp_path)] == ["", "0.125"]
+
+
+def test_synced_rows_are_on_the_disk_itself(tmp_path, monkeypatch):
+    """What `sync` has not handed to the disk, a power failure may take."""
+    synced = {}
+
+    def fsync(descriptor):
+        synced[os.fstat(descriptor).st_ino] = os.fstat(descriptor).st_size
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    writer = CsvWriter(tmp_path)
+    writer.on_report(report(10, train__value_loss=0.5))
+    assert not synced
+    writer.sync()
+    writer.close()
+    table = os.stat(tmp_path / "metrics.csv")
+    assert synced[table.st_ino] == table.st_size > 0
+    assert os.stat(tmp_path).st_ino in synced  # its name
 
 
 def test_T47_a_resumed_table_goes_on_after_its_checkpoint(tmp_path):

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commands import TESTS, TINY, run_here, run_process
@@ -141,6 +142,28 @@ def test_the_best_checkpoint_is_that_of_the_best_evaluation(run):
     assert len(evaluations) == 2
     assert best["best_evaluation"] == max(evaluations.values())
     assert best["collector/env_steps"] == max(evaluations, key=evaluations.__getitem__)
+
+
+def test_a_power_failure_takes_nothing_that_a_checkpoint_goes_on_from(acx, monkeypatch, tmp_path):
+    """What was not handed to the disk when a checkpoint got its name may be lost without it."""
+    folder, synced, checked = tmp_path / "run", {}, []
+
+    def fsync(descriptor):
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = found.st_size
+
+    def replace(source, target, replace=os.replace):
+        replace(source, target)
+        if "step-" in str(target):
+            for file in (folder / "config.gin", folder / "metrics.csv", Path(target)):
+                found = file.stat()
+                checked.append((file.name, synced.get(found.st_ino), found.st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    assert acx(f"--gin_file={TINY}", f"--run_dir={folder}").code == 0
+    assert {"config.gin", "metrics.csv", "step-000000000032.ckpt"} <= {name for name, *_ in checked}
+    assert [case for case in checked if case[1] != case[2]] == []
 
 
 def test_a_run_stopped_before_its_first_checkpoint_starts_again_and_says_so(acx, run, copy):
