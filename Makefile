@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test bench learn-check learn-table faults sweep report notebooks bench-reading oracle lint lock clean
+.PHONY: help pendulum test bench learn learn-check learn-table faults sweep report notebooks bench-reading oracle lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -16,7 +16,10 @@ pendulum: $(CORE)  ## Train the first experiment (about half a minute)
 test: $(DEV) lint  ## Lint, type-check and run the tests
 	$(RUN) -m pytest -n 2
 
-learn-check: $(DEV)  ## Train what the README's table shows, over all seeds (half an hour on 2 cores)
+learn: $(DEV)  ## Train what is missing: make learn EXPERIMENTS=hopper,ant SEEDS=5
+	$(RUN) -m benchmarks.learning $(if $(EXPERIMENTS),--experiments=$(EXPERIMENTS)) $(if $(SEEDS),--seeds=$(SEEDS))
+
+learn-check: $(DEV)  ## Train anew what the README's table shows, over all seeds (hours)
 	$(RUN) -m benchmarks.learning --fresh
 
 bench: $(DEV) .venv-peers/sb3/.done  ## Time acx beside Stable-Baselines3

@@ -27,36 +27,90 @@ WRITE_README = flags.DEFINE_bool("readme", False, "Renew the README's table and 
 
 @dataclass(frozen=True)
 class Goal:
-    """What the final evaluation must reach: the interquartile mean over seeds, the worst seed."""
+    """What the deterministic policy must reach after `steps` environment steps.
 
+    Args:
+      steps: the budget; a result that used more does not count.
+      iqm: least interquartile mean over the seeds.
+      worst: least return of any seed.
+      seeds: how many there must be.
+      along: (steps, IQM): what the curve must have reached on the way.
+      solved: (return, steps): what the median seed must reach, and by when.
+      published: the on-policy results that the goal is set by, with their steps.
+    """
+
+    steps: int
     iqm: float | None = None
     worst: float | None = None
     seeds: int = 10
+    along: tuple[int, float] | None = None
+    solved: tuple[float, int] | None = None
     published: str = ""
 
-    def met(self, finals: np.ndarray) -> bool:
-        """Whether the results of enough seeds reach it."""
-        iqm, worst = spread(finals)["iqm"], finals.min()
-        return (
-            len(finals) >= self.seeds
-            and (self.iqm is None or iqm >= self.iqm)
-            and (self.worst is None or worst >= self.worst)
-        )
+    def misses(self, result: dict[str, Any]) -> list[str]:
+        """What a result falls short of, in words; empty where the goal is met."""
+        returns = finals(result)
+        measured = [("IQM", spread(returns)["iqm"], self.iqm), ("worst", returns.min(), self.worst)]
+        if self.along is not None:
+            steps, least = self.along
+            measured.append((f"IQM at {steps:,}", iqm_at(result, steps), least))
+        missed = [
+            f"{name} {least - value:.1f} short"
+            for name, value, least in measured
+            if least is not None and value < least
+        ]
+        if self.solved is not None:
+            threshold, steps = self.solved
+            if not median_steps(result, threshold) <= steps:
+                missed.append(f"{threshold:g} after {steps:,} steps")
+        if len(returns) < self.seeds:
+            missed.append(f"{len(returns)} of {self.seeds} seeds")
+        if result["total_steps"] > self.steps:
+            missed.append(f"{result['total_steps']:,} of {self.steps:,} steps")
+        return missed
 
     def __str__(self) -> str:
         parts = [f"IQM ≥ {self.iqm:g}"] if self.iqm is not None else []
         parts += [f"worst ≥ {self.worst:g}"] if self.worst is not None else []
-        return ", ".join(parts)
+        if self.along is not None:
+            parts.append(f"{self.along[1]:g} at {self.along[0] // 1000}k")
+        if self.solved is not None:
+            parts.append(f"median seed at {self.solved[0]:g} by {self.solved[1] // 1000}k")
+        return ", ".join(parts) + f" ({steps_in_words(self.steps)})"
 
 
-# The published figures are RL Baselines3 Zoo's benchmark.md: one tuned run a row.
+# Published: RL Baselines3 Zoo's benchmark.md (one tuned run a row), CleanRL's benchmark tables
+# (training returns at the end of the budget), RPO's table in CleanRL's docs. Their MuJoCo figures
+# are from versions 2 to 4 of the environments. "worst" of a classic task: below it a seed failed.
 GOALS = {
-    "pendulum": Goal(iqm=-165, worst=-250, published="PPO −172.2 (100k)"),
-    "cartpole": Goal(worst=475, published="PPO 500 (100k)"),
-    "cartpole_a2c": Goal(worst=475, published="A2C 500 (500k)"),
-    "acrobot": Goal(iqm=-90, published="PPO −73.5 (1M)"),
-    "mountaincar_continuous": Goal(iqm=90, published="PPO 88.3 (20k)"),
+    "cartpole": Goal(
+        50_000, iqm=500, worst=475, solved=(475, 40_000), published="PPO 500 (100k), DQN 500 (50k)"
+    ),
+    "cartpole_a2c": Goal(300_000, iqm=500, worst=475, published="A2C 500 (500k)"),
+    "acrobot": Goal(500_000, iqm=-75, worst=-100, published="PPO −73.5 (1M), A2C −83.4 (500k)"),
+    "mountaincar": Goal(1_000_000, iqm=-110, worst=-199, published="PPO −110.4 (1M)"),
+    "mountaincar_continuous": Goal(
+        100_000, iqm=93, worst=90, published="A2C 91.2 (100k), PPO 88.3 (20k)"
+    ),
+    "pendulum": Goal(100_000, iqm=-155, worst=-250, published="PPO −172.2 (100k), A2C −163.0 (1M)"),
+    "pendulum_200k": Goal(200_000, iqm=-150, worst=-250, published="A2C −163.0 (1M)"),
+    "lunarlander": Goal(1_000_000, iqm=260, along=(300_000, 200), published="PPO 242.1 (1M)"),
+    "lunarlander_continuous": Goal(1_000_000, iqm=275, published="PPO 270.9 (1M)"),
+    "bipedalwalker": Goal(3_000_000, iqm=300, published="A2C 299.8, PPO 213.3 (5M)"),
+    "inverted_pendulum": Goal(300_000, iqm=1000, seeds=5, published="PPO 963 (1M)"),
+    "inverted_double_pendulum": Goal(1_000_000, iqm=9200, seeds=5, published="PPO 5,626 (8M)"),
+    "reacher": Goal(1_000_000, iqm=-4.0, seeds=5, published="RPO −3.93, PPO −4.65 (8M)"),
+    "swimmer": Goal(1_000_000, iqm=340, seeds=5, published="PPO 281.6, A2C 200.6 (1M)"),
+    "hopper": Goal(1_000_000, iqm=3000, seeds=5, published="PPO 2,410 (1M), 2,741 (8M)"),
+    "walker2d": Goal(1_000_000, iqm=4000, seeds=5, published="PPO 3,479 (1M), RPO 3,665 (8M)"),
+    "halfcheetah": Goal(1_000_000, iqm=6500, seeds=5, published="PPO 5,819 (1M)"),
+    "ant": Goal(1_000_000, iqm=2800, seeds=5, published="PPO 1,327 (1M), RPO 2,703 (8M)"),
 }
+
+
+def steps_in_words(steps: int) -> str:
+    """300k, 1M."""
+    return f"{steps / 1e6:g}M" if steps >= 1_000_000 else f"{steps // 1000}k"
 
 
 def result_path(name: str) -> Path:
@@ -69,30 +123,67 @@ def finals(result: dict[str, Any]) -> np.ndarray:
     return np.array([seed["final"] for seed in result["seeds"].values()])
 
 
+def curves(result: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluations along the budget: steps [P], returns [P, seeds]."""
+    points = [seed["curve"] for seed in result["seeds"].values()]
+    steps = np.array([point[0] for point in points[0]], np.float64)
+    return steps, np.array([[point[1] for point in curve] for curve in points]).T
+
+
+def iqm_at(result: dict[str, Any], steps: int) -> float:
+    """Interquartile mean over seeds of the last evaluation within `steps`; NaN without one."""
+    at, returns = curves(result)
+    within = np.flatnonzero(at <= steps)
+    return float(interquartile_mean(returns[within[-1]][:, None])) if len(within) else np.nan
+
+
+def median_steps(result: dict[str, Any], threshold: float) -> float:
+    """Steps after which the median seed was first evaluated at the threshold; inf if never."""
+    reached = [
+        next((step for step, value in seed["curve"] if value >= threshold), np.inf)
+        for seed in result["seeds"].values()
+    ]
+    return float(np.median(reached))
+
+
+def load(name: str) -> dict[str, Any] | None:
+    """The committed result of an experiment."""
+    path = result_path(name)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def measured() -> list[str]:
+    """The experiments with a committed result."""
+    return [name for name in GOALS if result_path(name).exists()]
+
+
 def rows(names: Sequence[str]) -> list[list[str]]:
     """The table's cells; the last column says whether the goal is met."""
-    table = []
-    for name in names:
-        goal = GOALS.get(name, Goal())
-        if not result_path(name).exists():
-            table.append([name, "-", "-", "-", "-", str(goal), goal.published, "no result"])
-            continue
-        result = json.loads(result_path(name).read_text())
-        returns = finals(result)
-        middle = spread(returns)
-        table.append(
-            [
-                name,
-                f"{result['total_steps']:,}",
-                str(len(returns)),
-                "{iqm:.1f} [{low:.1f}, {high:.1f}]".format(**middle),
-                f"{returns.min():.1f}",
-                str(goal) or "none",
-                goal.published,
-                "yes" if goal.met(returns) else "NO",
-            ]
-        )
-    return table
+    return [_row(name, GOALS.get(name), load(name)) for name in names]
+
+
+def _row(name: str, goal: Goal | None, result: dict[str, Any] | None) -> list[str]:
+    aim, published = (str(goal), goal.published) if goal else ("none", "")
+    if result is None:
+        return [name, "-", "-", "-", "-", "-", "-", aim, published, "not measured"]
+    returns = finals(result)
+    middle = spread(returns)
+    missed = goal.misses(result) if goal else []
+    threshold = None if goal is None else goal.solved[0] if goal.solved else goal.iqm
+    reached = np.inf if threshold is None else median_steps(result, threshold)
+    seconds = np.median([seed["seconds"] for seed in result["seeds"].values()])
+    return [
+        name,
+        f"{result['total_steps']:,}",
+        str(len(returns)),
+        "{iqm:.1f} [{low:.1f}, {high:.1f}]".format(**middle),
+        f"{returns.min():.1f}",
+        f"{reached:,.0f}" if np.isfinite(reached) else "-",
+        f"{seconds:.0f}",
+        aim,
+        published,
+        "no: " + ", ".join(missed) if missed else "yes" if goal else "",
+    ]
 
 
 HEADER = [
@@ -101,8 +192,10 @@ HEADER = [
     "seeds",
     "IQM [95 % interval]",
     "worst seed",
-    "goal",
-    "published",
+    "median steps to goal",
+    "seconds a seed",
+    "goal (steps)",
+    "published (steps)",
     "met",
 ]
 
@@ -123,9 +216,10 @@ def print_table(names: Sequence[str]) -> int:
     cells = rows(names)
     for row in cells:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
     met = sum(row[-1] == "yes" for row in cells)
-    print(f"learning: {met} of {len(cells)} goals met")
+    absent = sum(row[-1] == "not measured" for row in cells)
+    print(f"learning: {met} of {len(cells)} goals met, {absent} not measured")
     return 0 if met == len(cells) else 1
 
 
@@ -135,30 +229,35 @@ def write_readme(names: Sequence[str]) -> None:
     before, rest = text.split(MARKS[0])
     after = rest.split(MARKS[1])[1]
     README.write_text(before + MARKS[0] + markdown(rows(names)) + MARKS[1] + after, "utf-8")
-    draw(names)
+    draw(measured())
 
 
 def draw(names: Sequence[str]) -> None:
-    """One panel an experiment: interquartile mean over seeds, each seed, the goal."""
+    """One panel an experiment: each seed, the interquartile mean over seeds, the goal."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 2.8))
-    for axis, name in zip(np.atleast_1d(axes), names, strict=True):
-        curves = [s["curve"] for s in json.loads(result_path(name).read_text())["seeds"].values()]
-        steps = np.array([point[0] for point in curves[0]])
-        values = np.array([[point[1] for point in curve] for curve in curves])
-        axis.plot(steps, values.T, color="#9ecae1", linewidth=0.7)
-        axis.plot(steps, interquartile_mean(values.T[..., None]), color="#08519c", linewidth=2)
-        goal = GOALS[name].iqm if GOALS[name].iqm is not None else GOALS[name].worst
-        if goal is not None:
-            axis.axhline(goal, color="#e6550d", linewidth=1, linestyle="--")
+    columns = min(len(names), 4)
+    lines = -(-len(names) // columns)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=(3.0 * columns, 2.4 * lines), squeeze=False, layout="constrained"
+    )
+    for axis in axes.flat[len(names) :]:
+        axis.remove()
+    for axis, name in zip(axes.flat, names, strict=False):
+        result = load(name)
+        assert result is not None, name
+        steps, returns = curves(result)
+        axis.plot(steps, returns, color="#9ecae1", linewidth=0.7)
+        middle = interquartile_mean(returns[..., None])
+        axis.plot(steps, middle, color="#08519c", linewidth=2)
+        if GOALS[name].iqm is not None:
+            axis.axhline(GOALS[name].iqm, color="#e6550d", linewidth=1, linestyle="--")
         axis.set_title(name.replace("_", " "), fontsize=10)
         axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k")
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("environment steps", fontsize=9)
     figure.supylabel("evaluation return", fontsize=9)
-    figure.tight_layout()
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(PICTURE, dpi=110)
 
