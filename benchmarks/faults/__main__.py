@@ -24,12 +24,13 @@ from benchmarks.faults import (
     nonfinite,
     soak,
 )
-from benchmarks.faults.kills import Undisturbed
+from benchmarks.faults.kills import Killer, Undisturbed
 from benchmarks.faults.outcome import Outcome, all_kept, print_table, summary
-from benchmarks.faults.processes import in_a_child
+from benchmarks.faults.processes import in_a_child, in_children
 
 SEED = flags.DEFINE_integer("seed", 0, "Of the random moments, bytes and places.")
 KILLS = flags.DEFINE_integer("kills", 200, "SIGKILLs; a third of them within a checkpoint's write.")
+WORKERS = flags.DEFINE_integer("workers", 2, "Killed runs side by side.", lower_bound=1)
 EXPERIMENTS = flags.DEFINE_integer(
     "experiments", len(experiments.EXPERIMENTS), "How many of the experiments are killed in turn."
 )
@@ -53,11 +54,18 @@ def _kills(work: Path) -> list[Outcome]:
         (kills.while_training, "while training", third),
         (kills.any_moment, "at any moment", third),
     ]
-    return [
-        kills.check(killer, fault, _undisturbed(), work, count, SEED.value)
-        for killer, fault, count in plan
-        if count
+    return [_share(killer, fault, count, work) for killer, fault, count in plan if count]
+
+
+def _share(killer: Killer, fault: str, count: int, work: Path) -> Outcome:
+    runs, workers = _undisturbed(), min(WORKERS.value, count)
+    shares = [
+        functools.partial(
+            kills.check, killer, fault, runs, work, range(first, count, workers), SEED.value
+        )
+        for first in range(workers)
     ]
+    return in_children(shares, work / f"{fault.replace(' ', '-')}.log")
 
 
 def _damage(work: Path) -> list[Outcome]:

@@ -23,6 +23,12 @@ Agent.observation_normalizer = @ObservationNormalizer()
 Agent.reward_normalizer = @RewardNormalizer()
 """
 
+_A2C = f"""include '{ROOT}/experiments/bases/a2c.gin'
+{_SMALL}
+Experiment.rollout_length = 10
+Environment.num_envs = 4
+"""
+
 EXPERIMENTS = {
     "CartPole-v1, PPO": f"""{_PPO}
 total_steps = 1_920
@@ -40,11 +46,8 @@ LinearDecay.final_value = 0.0
 LinearDecay.decay_steps = 1_600
 LinearDecay.unit = 'env_steps'
 """,
-    "CartPole-v1, A2C": f"""include '{ROOT}/experiments/bases/a2c.gin'
-{_SMALL}
+    "CartPole-v1, A2C": f"""{_A2C}
 total_steps = 1_600
-Experiment.rollout_length = 10
-Environment.num_envs = 4
 Environment.env_id = 'CartPole-v1'
 Agent.policy_head = @CategoricalHead()
 """,
@@ -53,6 +56,34 @@ total_steps = 1_280
 Environment.env_id = 'MountainCarContinuous-v0'
 Environment.vectorization = 'async'
 Agent.policy_head = @GaussianHead()
+""",
+    "LunarLander-v3, PPO": f"""{_PPO}
+total_steps = 1_280
+Environment.env_id = 'LunarLander-v3'
+Environment.env_options = {{'enable_wind': True}}
+Agent.policy_head = @CategoricalHead()
+""",
+    "LunarLanderContinuous-v3, A2C, async": f"""{_A2C}
+total_steps = 1_200
+Environment.env_id = 'LunarLanderContinuous-v3'
+Environment.vectorization = 'async'
+Agent.policy_head = @GaussianHead()
+Agent.observation_normalizer = @ObservationNormalizer()
+""",
+    "Hopper-v5, PPO": f"""{_PPO}
+total_steps = 1_280
+Environment.env_id = 'Hopper-v5'
+Agent.policy_head = @GaussianTanhHead()
+GaussianTanhHead.std = 'state_dependent'
+Experiment.log_every = 3
+""",
+    "InvertedPendulum-v5, PPO, async": f"""{_PPO}
+total_steps = 1_280
+Environment.env_id = 'InvertedPendulum-v5'
+Environment.vectorization = 'async'
+Agent.policy_head = @GaussianTanhHead()
+Experiment.on_nonfinite = 'rollback'
+Experiment.log_every = 20
 """,
 }
 

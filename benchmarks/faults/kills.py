@@ -2,6 +2,7 @@
 
 import builtins
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -155,25 +156,44 @@ def _die_in_save(number: int, step: str, fraction: float) -> None:
 
 
 def check(
-    killer: Killer, fault: str, runs: dict[str, Undisturbed], work: Path, count: int, seed: int
+    killer: Killer, fault: str, runs: dict[str, Undisturbed], work: Path, numbers: range, seed: int
 ) -> Outcome:
-    """Kill `count` runs, the experiments in turn; resume and compare each."""
+    """Kill the runs of these numbers, the experiments in turn; resume and compare each."""
     outcome = Outcome("kills", fault, "resumed to the end, bit-identical; nothing lost or left")
-    rng = np.random.default_rng(seed)
     started = time.monotonic()
-    for number in range(count):
+    for number in numbers:
         name = list(runs)[number % len(runs)]
         folder = work / f"{fault.replace(' ', '-')}{number}"
-        child = killer(runs[name], folder, folder.with_suffix(".log"), rng)
-        missed = killer is while_saving and child.code != -signal.SIGKILL
-        problems = ["was not killed"] * missed + _problems(child, runs[name], folder)
+        rng = np.random.default_rng((seed, number))
+        child = _killed(killer, runs[name], folder, rng)
+        saved = [path.stem for path in checkpoints_of(folder)]
+        problems = _problems(child, runs[name], folder)
         outcome.count(problems, f"{name}, {folder}")
+        print(number, name, f"killed after {(saved or ['nothing'])[-1]}", problems, flush=True)
     outcome.seconds = time.monotonic() - started
     return outcome
 
 
+def _killed(killer: Killer, run: Undisturbed, folder: Path, rng: np.random.Generator) -> Child:
+    """A run that was killed, not one that was over before its moment came."""
+    for _ in range(20):
+        child = killer(run, folder, folder.with_suffix(".log"), rng)
+        if child.code != 0:
+            break
+        shutil.rmtree(folder)
+    return child
+
+
+def _promised(folder: Path) -> str:
+    """What resuming says: it goes on from the newest checkpoint."""
+    found = checkpoints_of(folder)
+    if found:
+        return f"resuming after {int(found[-1].stem.removeprefix('step-')):,} steps"
+    return "starts again from step 0" if (folder / "config.gin").exists() else ""
+
+
 def _problems(child: Child, run: Undisturbed, folder: Path) -> list[str]:
-    if child.code not in (0, -signal.SIGKILL):
+    if child.code != -signal.SIGKILL:
         return [f"exit code {child.code}: {child.output()[-500:]}"]
     problems = [f"left process {pid} behind" for pid in child.survivors()]
     for path in checkpoints_of(folder):
@@ -182,11 +202,14 @@ def _problems(child: Child, run: Undisturbed, folder: Path) -> list[str]:
         except RunError as error:
             problems.append(str(error))
     log = folder.with_suffix(".resumed.log")
+    said = _promised(folder)
     if (folder / "config.gin").exists():
         resumed = start_acx([f"--run_dir={folder}", "--resume"], log)
     else:  # killed before there was a run
         resumed = _start(run.gin_file, folder, log)
     if resumed.wait():
         return [*problems, f"resuming failed: {resumed.output()[-500:]}"]
+    if said not in " ".join(resumed.output().split()):
+        problems.append(f"did not say {said!r}")  # from step 0 the end would be the same
     problems += differences(folder, run.folder)
     return [*problems, *(f"left {name} behind" for name in orphans(folder))]

@@ -1,7 +1,7 @@
 """What a fault campaign found: cases tried, promises broken."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +24,15 @@ class Outcome:
         listed = "; ".join(problems)
         if listed:
             self.broken.append(f"{case}: {listed}")
+
+    def plus(self, other: "Outcome") -> "Outcome":
+        """Both, tried side by side."""
+        return replace(
+            self,
+            cases=self.cases + other.cases,
+            broken=self.broken + other.broken,
+            seconds=max(self.seconds, other.seconds),
+        )
 
     @property
     def kept(self) -> int:

@@ -4,6 +4,7 @@ This process imports TensorFlow but never computes with it, so it has no threads
 that a fork would break; each child is as good as a new `python -m acx.main`.
 """
 
+import functools
 import json
 import os
 import signal
@@ -129,12 +130,26 @@ def in_a_child(work: Callable[[], Outcome], log: Path) -> Outcome:
     Raises:
       RuntimeError: it failed.
     """
-    answer = log.with_suffix(".json")
+    return in_children([work], log)
 
-    def answered() -> None:
-        answer.write_text(json.dumps(asdict(work())), encoding="utf-8")
 
-    child = start(answered, log)
-    if child.wait(timeout=3600):
-        raise RuntimeError(child.output()[-2000:])
-    return Outcome(**json.loads(answer.read_text()))
+def in_children(shares: Sequence[Callable[[], Outcome]], log: Path) -> Outcome:
+    """Call each share of the work in a forked process of its own, side by side; their sum.
+
+    Raises:
+      RuntimeError: one of them failed.
+    """
+    answers = [log.with_suffix(f".{number}.json") for number in range(len(shares))]
+
+    def answer(share: Callable[[], Outcome], path: Path) -> None:
+        path.write_text(json.dumps(asdict(share())), encoding="utf-8")
+
+    children = [
+        start(functools.partial(answer, share, path), path.with_suffix(log.suffix))
+        for share, path in zip(shares, answers, strict=True)
+    ]
+    for child in children:
+        if child.wait(timeout=7200):
+            raise RuntimeError(child.output()[-2000:])
+    first, *others = [Outcome(**json.loads(path.read_text())) for path in answers]
+    return functools.reduce(Outcome.plus, others, first)
