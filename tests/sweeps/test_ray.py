@@ -1,10 +1,14 @@
-"""Sweeps on Ray give the results of local ones, also where a node dies in the middle."""
+"""Sweeps on Ray give the results of local ones, also where a node dies or they are stopped."""
 
+import os
+import signal
 import time
 
 import pytest
-from sweeping import finish, start_sweep, table
-from test_kills import SLOW
+from sweeping import CUBE, CUBE_TRIALS, assert_same_run, finish, run_sweep, start_sweep, table
+from test_kills import SLOW, assert_same_results, saved, undisturbed, wait_for  # noqa: F401
+
+from sweeps.folder import status
 
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
 pytestmark = pytest.mark.slow
@@ -19,18 +23,23 @@ def cluster():
     found.shutdown()
 
 
-def test_a_dead_node_costs_nothing_but_time(cluster, tmp_path):
-    file = tmp_path / "slow.gin"
-    file.write_text(SLOW)
-    local = finish(start_sweep(file, tmp_path / "local", "--workers=1"))
-    assert local.code == 0, local.err
+def test_every_trial_is_the_run_that_acx_makes_alone(alone, tmp_path):
+    file, folder = tmp_path / "cube.gin", tmp_path / "runs"
+    file.write_text(CUBE)
+    outcome = run_sweep(file, folder, "--workers=2", "--backend=ray")
+    assert outcome.code == 0, outcome.err
+    for name in CUBE_TRIALS:
+        assert_same_run(folder / name, alone / name)
 
+
+def test_a_dead_node_costs_nothing_but_time(cluster, undisturbed, tmp_path):  # noqa: F811
+    file, expected = undisturbed
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     folder = tmp_path / "ray"
     arguments = ["--workers=2", "--backend=ray", f"--address={cluster.address}"]
     driver = start_sweep(file, folder, *arguments)
     deadline = time.monotonic() + 90
-    while len({path.parts[-4:-2] for path in folder.glob("*/*/checkpoints/step-*.ckpt")}) < 2:
+    while len({path.parts[-4:-2] for path in saved(folder)}) < 2:
         assert driver.poll() is None, finish(driver).err
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -39,5 +48,29 @@ def test_a_dead_node_costs_nothing_but_time(cluster, tmp_path):
     assert outcome.code == 0, outcome.err
     attempts = sorted(int(row["attempts"]) for row in table(folder).values())
     assert attempts == [1, 1, 1, 2]
-    for name in ("points.csv", "hyperparameters.csv", "best.gin"):
-        assert (folder / name).read_text() == (tmp_path / "local" / name).read_text(), name
+    assert_same_results(folder, expected)
+
+
+def test_stopped_trials_save_and_go_on(cluster, undisturbed, tmp_path):  # noqa: F811
+    """On two nodes, and without checkpoints in between: only what is saved at the end remains."""
+    _, expected = undisturbed
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    file, folder = tmp_path / "slow.gin", tmp_path / "runs"
+    file.write_text(SLOW.replace("checkpoint_seconds': 0.05", "checkpoint_seconds': 1e6"))
+    arguments = ["--workers=2", "--backend=ray", f"--address={cluster.address}"]
+    driver = start_sweep(file, folder, *arguments, start_new_session=True)
+    names = ["gamma=0.9/seed0", "gamma=0.9/seed1"]
+    wait_for(lambda: all(status(folder / name).get("env_steps") for name in names))
+    os.killpg(driver.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
+    outcome = finish(driver)
+    assert outcome.code == 130, outcome.err
+    rows = table(folder)
+    assert [rows[name]["state"] for name in names] == ["paused"] * 2
+    assert all(0 < int(rows[name]["env_steps"]) < 6000 for name in names)
+
+    outcome = finish(start_sweep(file, folder, *arguments), timeout=180)
+    assert outcome.code == 0, outcome.err
+    for name in names:
+        assert "resuming after" in (folder / name / "output.txt").read_text()
+    assert_same_results(folder, expected)

@@ -2,26 +2,67 @@
 
 import pytest
 from sweeping import TINY
+from test_kills import SLOW, assert_same_results, undisturbed  # noqa: F401
 
-pytest.importorskip("submitit", reason="needs the extra [slurm]")
+from sweeps.folder import status
+from sweeps.plan import load_plan
+from sweeps.scheduler import Scheduler
+from sweeps.summary import write_summary
+
+submitit = pytest.importorskip("submitit", reason="needs the extra [slurm]")
 pytestmark = pytest.mark.slow
 
 
-def test_each_trial_is_a_job(tmp_path, monkeypatch):
-    from sweeps.plan import load_plan
-    from sweeps.scheduler import Scheduler
+@pytest.fixture(autouse=True)
+def _slurm(monkeypatch):
+    """Jobs find the toys, and are canceled as by scancel: SIGTERM, then time to save."""
+    monkeypatch.setenv("PYTHONPATH", str(TINY.parent), prepend=":")
+    monkeypatch.setattr(
+        submitit.LocalJob, "cancel", lambda job, check=True: job._process.terminate()
+    )
+
+
+def scheduler_of(file, folder, look=lambda _: None):
     from sweeps.slurm_workers import SlurmWorkers
 
-    monkeypatch.setenv("PYTHONPATH", str(TINY.parent), prepend=":")
+    folder.mkdir(exist_ok=True)
+    workers = SlurmWorkers(2, folder / "slurm", {"timeout_min": 5}, cluster="local")
+    return Scheduler(load_plan(str(file)), folder, workers, look)
+
+
+def test_each_trial_is_a_job(tmp_path):
     file = tmp_path / "sweep.gin"
     file.write_text(
         f"Sweep.experiment = '{TINY}'\nSweep.strategy = @Grid()\nSweep.seeds = 1\n"
         "Grid.axes = {'gamma': [0.1, 0.2]}\n"
     )
-    workers = SlurmWorkers(2, tmp_path / "slurm", {"timeout_min": 5}, cluster="local")
-    scheduler = Scheduler(load_plan(str(file)), tmp_path / "runs", workers, lambda _: None)
-    (tmp_path / "runs").mkdir()
+    scheduler = scheduler_of(file, tmp_path / "runs")
     scheduler.check()
     scheduler.run()
     assert [progress.state for progress in scheduler.progress.values()] == ["finished"] * 2
-    workers.stop()
+    scheduler.workers.stop()
+
+
+def test_canceled_jobs_save_and_go_on(undisturbed, tmp_path):  # noqa: F811
+    _, expected = undisturbed
+    file, folder = tmp_path / "slow.gin", tmp_path / "runs"
+    file.write_text(SLOW.replace("checkpoint_seconds': 0.05", "checkpoint_seconds': 1e6"))
+
+    def stop_once_two_train(scheduler):
+        running = scheduler.running.values()
+        steps = [status(folder / trial.name).get("env_steps") for trial in running]
+        scheduler.stop_requested = len(steps) == 2 and all(steps)
+
+    stopped = scheduler_of(file, folder, stop_once_two_train)
+    stopped.run()
+    stopped.workers.stop()
+    stopped.settle()
+    paused = [name for name, found in stopped.progress.items() if found.state == "paused"]
+    assert len(paused) == 2
+    assert all(0 < stopped.progress[name].env_steps < 6000 for name in paused)
+
+    scheduler = scheduler_of(file, folder)
+    scheduler.run()
+    scheduler.workers.stop()
+    write_summary(folder, scheduler.plan, scheduler.progress)
+    assert_same_results(folder, expected)

@@ -1,25 +1,15 @@
 """Whole sweeps: the same results as alone, only what is missing, and messages for people."""
 
-import csv
 import json
 import os
 import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from commands import run_here
-from sweeping import CUBE, REPOSITORY, TINY, run_sweep, table
+from sweeping import CUBE, CUBE_TRIALS, REPOSITORY, assert_same_run, run_sweep, table
 
-from acx.checkpoints import load as load_checkpoint
-
-TRIALS = [
-    f"gamma={gamma},learning_rate={rate},clip_norm={clip}/seed0"
-    for gamma in ("0.9", "0.99")
-    for rate in ("0.001", "0.01")
-    for clip in ("0.5", "None")
-]
+TRIALS = list(CUBE_TRIALS)
 
 
 def results(folder):
@@ -34,14 +24,6 @@ def started(folder):
     }
 
 
-def untimed(path):
-    with open(path / "metrics.csv", encoding="utf-8") as file:
-        return [
-            {tag: value for tag, value in row.items() if not tag.startswith("time/")}
-            for row in csv.DictReader(file)
-        ]
-
-
 def test_a_sweep_trains_every_combination(cube):
     rows = table(cube.folder)
     assert list(rows) == TRIALS
@@ -54,27 +36,10 @@ def test_a_sweep_trains_every_combination(cube):
         assert name in cube.outcome.out
 
 
-def test_a_trial_is_the_run_that_acx_makes_alone(cube, tmp_path, monkeypatch, capsys):
-    name = TRIALS[5]  # not the first of its worker: its programs were another trial's
-    bindings = ["gamma = 0.99", "learning_rate = 0.001", "clip_norm = None", "seed = 0"]
-    alone = run_here(
-        monkeypatch,
-        capsys,
-        f"--gin_file={TINY}",
-        *(f"--gin_bindings={binding}" for binding in bindings),
-        f"--run_dir={tmp_path / 'alone'}",
-    )
-    assert alone.code == 0, alone.err
-    swept, single = cube.folder / name, tmp_path / "alone"
-    assert (swept / "config.gin").read_text() == (single / "config.gin").read_text()
-    assert untimed(swept) == untimed(single)
-    (theirs,), (ours,) = ((path / "checkpoints").iterdir() for path in (swept, single))
-    theirs, ours = load_checkpoint(theirs), load_checkpoint(ours)
-    assert theirs.keys() == ours.keys()
-    for key, array in ours.items():
-        np.testing.assert_array_equal(theirs[key], array, err_msg=key)
-    status = [json.loads((path / "status.json").read_text()) for path in (swept, single)]
-    assert status[0]["mean_reward"] == status[1]["mean_reward"]
+def test_every_trial_is_the_run_that_acx_makes_alone(cube, alone):
+    """One worker trained them all: the programs of all but the first were another trial's."""
+    for name in TRIALS:
+        assert_same_run(cube.folder / name, alone / name)
 
 
 def test_running_again_does_only_what_is_missing(cube, tmp_path):
