@@ -38,6 +38,19 @@ def clipped_surrogate_loss(
     return -weighted_mean(tf.minimum(ratio * advantage, clipped * advantage), weight)
 
 
+def quadratic_surrogate_loss(
+    ratio: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor, clip_range: tf.Tensor
+) -> tf.Tensor:
+    """−E[ρ·A − |A|/(2ε)·(ρ − 1)²]   (Xie et al. 2024, Simple Policy Optimization). A is constant.
+
+    The best ratio of a row is 1 ± ε, as with the clip, but rows beyond it are pulled back.
+    """
+    require_same_shape(ratio=ratio, advantage=advantage, weight=weight)
+    advantage = tf.stop_gradient(advantage)
+    penalty = tf.abs(advantage) / (2.0 * clip_range) * tf.square(ratio - 1.0)
+    return -weighted_mean(ratio * advantage - penalty, weight)
+
+
 def approximate_kl(log_ratio: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
     """KL(π_old ‖ π) ≈ E[(ρ − 1) − log ρ], never negative (Schulman 2020, "k3")."""
     return weighted_mean(tf.exp(log_ratio) - 1.0 - log_ratio, weight)
@@ -123,6 +136,8 @@ class ClippedSurrogate(PolicyObjective):
       target_kl: stop the actor's epochs once a minibatch's approximate KL is above 1.5 times this.
     """
 
+    surrogate_loss = staticmethod(clipped_surrogate_loss)
+
     def __init__(
         self, clip_range: Positive | Schedule = 0.2, target_kl: Positive | None = None
     ) -> None:
@@ -141,15 +156,34 @@ class ClippedSurrogate(PolicyObjective):
         weight: tf.Tensor,
         **hyperparameters: tf.Tensor,
     ) -> tuple[tf.Tensor, Metrics]:
-        """See `clipped_surrogate_loss`."""
+        """See `surrogate_loss`."""
         clip_range = hyperparameters["clip_range"]
         log_ratio = log_prob - old_log_prob
         ratio = tf.exp(log_ratio)
         outside = tf.cast(tf.abs(ratio - 1.0) > clip_range, tf.float32)
-        return clipped_surrogate_loss(ratio, advantage, weight, clip_range), {
+        return self.surrogate_loss(ratio, advantage, weight, clip_range), {
             "approx_kl": approximate_kl(log_ratio, weight),
             "clip_fraction": weighted_mean(outside, weight),
         }
+
+
+@configurable
+class QuadraticSurrogate(ClippedSurrogate):
+    """Simple Policy Optimization's surrogate: a quadratic penalty in place of PPO's clip.
+
+    The clip gives no gradient to rows whose ratio has left 1 ± ε, so that many epochs let it drift
+    far; the penalty pulls such rows back (Xie et al. 2024).
+
+    Args: as for `ClippedSurrogate`; ε is where a row's objective is largest.
+    """
+
+    surrogate_loss = staticmethod(quadratic_surrogate_loss)
+
+    def __init__(
+        self, clip_range: Positive | Schedule = 0.2, target_kl: Positive | None = None
+    ) -> None:
+        self.clip_range = clip_range
+        self.target_kl = target_kl
 
 
 @configurable

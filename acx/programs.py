@@ -28,6 +28,8 @@ INPUTS = frozenset(
         "Learner.value_coef",
         "ClippedSurrogate.clip_range",
         "ClippedSurrogate.target_kl",
+        "QuadraticSurrogate.clip_range",
+        "QuadraticSurrogate.target_kl",
         "ClippedOptimizer.clip_norm",
         "OptimizerFactory.learning_rate",
         "ExponentialDecay.initial_value",

@@ -6,10 +6,12 @@ from acx.errors import ConfigError
 from acx.objectives import (
     ClippedSurrogate,
     CriticLoss,
+    QuadraticSurrogate,
     approximate_kl,
     clipped_squared_error,
     clipped_surrogate_loss,
     policy_gradient_loss,
+    quadratic_surrogate_loss,
     squared_error,
     weighted_mean,
 )
@@ -108,6 +110,35 @@ def test_the_clipped_surrogate_by_hand(ratio, advantage, loss, gradient):
         found = clipped_surrogate_loss(variable, tensor(advantage), ONE, 0.2)
     assert float(found) == pytest.approx(loss, rel=1e-6)
     assert tape.gradient(found, variable).numpy() == pytest.approx([gradient])
+
+
+# ρ·A − |A|·(ρ − 1)²/2ε with ε = 0.2: at 1 ± ε in A's direction the row has no gradient left, beyond
+# it the gradient points back.
+QUADRATIC = [
+    (1.0, 2.0, -2.0, -2.0),
+    (1.2, 2.0, -2.2, 0.0),
+    (1.4, 2.0, -2.0, 2.0),
+    (0.8, -1.0, 0.9, 0.0),
+    (0.6, -1.0, 1.0, -1.0),
+]
+
+
+@pytest.mark.parametrize(("ratio", "advantage", "loss", "gradient"), QUADRATIC)
+def test_the_quadratic_surrogate_by_hand(ratio, advantage, loss, gradient):
+    variable = tf.Variable([ratio])
+    with tf.GradientTape() as tape:
+        found = quadratic_surrogate_loss(variable, tensor(advantage), ONE, 0.2)
+    assert float(found) == pytest.approx(loss, rel=1e-6)
+    assert tape.gradient(found, variable).numpy() == pytest.approx([gradient], abs=1e-5)
+
+
+def test_the_quadratic_surrogate_reports_what_the_clipped_one_does():
+    rows = [tensor(-1.0, -2.0), tensor(-1.5, -2.0), tensor(1.0, 1.0), tf.ones(2)]
+    loss, metrics = QuadraticSurrogate(0.2).loss(*rows, clip_range=tf.constant(0.2))
+    _, clipped = ClippedSurrogate(0.2).loss(*rows, clip_range=tf.constant(0.2))
+    assert metrics == clipped
+    ratio = tf.exp(rows[0] - rows[1])
+    assert loss == quadratic_surrogate_loss(ratio, rows[2], rows[3], 0.2)
 
 
 def test_T06_masked_rows_count_nowhere():
