@@ -55,9 +55,9 @@ class Goal:
             steps, least = self.along
             measured.append((f"IQM at {steps:,}", iqm_at(result, steps), least))
         missed = [
-            f"{name} {least - value:.1f} short"
+            f"{name} not measured" if np.isnan(value) else f"{name} {least - value:.1f} short"
             for name, value, least in measured
-            if least is not None and value < least
+            if least is not None and not value >= least
         ]
         if self.solved is not None:
             threshold, steps = self.solved
