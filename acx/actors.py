@@ -5,7 +5,7 @@ A compiled TensorFlow call costs hundreds of microseconds, the same small networ
 know send the whole model through one compiled call instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
@@ -99,6 +99,7 @@ class NumpyNetwork:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        self._program: list[Step] | None = None
         self.mirrored = (
             self._steps(np.zeros(network.parameters.layout.size, np.float32)) is not None
         )
@@ -122,6 +123,14 @@ class NumpyNetwork:
             inputs = step(inputs)
         return inputs
 
+    def hidden(self, inputs: Array) -> Iterator[Array]:
+        """The outputs [B, width] of the activations, first to last; none where not mirrored."""
+        last = len(self._program or ()) - 1
+        for i, step in enumerate(self._program or ()):
+            inputs = step(inputs)
+            if i in self._activations and i < last:
+                yield inputs
+
     def _steps(self, vector: Array) -> list[Step] | None:
         parts = dict(
             zip(
@@ -130,11 +139,15 @@ class NumpyNetwork:
                 strict=True,
             )
         )
-        steps = []
+        steps: list[Step] = []
+        self._activations: list[int] = []
         for layer in self._network.model.layers:
             step = _step(layer, [parts[id(v)] for v in layer.trainable_variables])
             if step is None:
                 return None
             if not (type(layer) is keras.layers.Flatten and len(layer.input.shape) == 2):
+                linear = keras.activations.linear
+                if getattr(layer, "activation", linear) is not linear:
+                    self._activations.append(len(steps))
                 steps.append(step)
         return steps

@@ -14,7 +14,7 @@ from acx.errors import ConfigError, NonFiniteError
 from acx.evaluation import Evaluation, EvaluationResult, evaluate
 from acx.learner import Learner
 from acx.recovery import Policy, Recovery
-from acx.reports import Observer, Reporter
+from acx.reports import ROWS_OF_PROBE, Observer, Reporter, idle_units, probe_due
 from acx.rollouts import RolloutCollector, Trajectory
 from acx.schedules import Progress
 from acx.seeding import Stream, episode_seed, generator
@@ -210,8 +210,26 @@ class Experiment:
         self._reported = self.learner.iterations
         self.collector.restart()
 
+    def _probe(self, trajectory: Trajectory) -> None:
+        """Measure the networks that collected a rollout, now and then."""
+        planned = self.total_steps // self.rows
+        if not probe_due(self.learner.iterations + 1, self.log_every, planned):
+            return
+        observations = trajectory.observations.reshape(
+            self.rows, *trajectory.observations.shape[2:]
+        )
+        seen = observations[:: max(self.rows // ROWS_OF_PROBE, 1)]
+        self.learner.values.load(self.learner.minimizers[-1].parameters)
+        self.reporter.add_probed(
+            {
+                "train/idle_units_actor": idle_units(self.actor, seen),
+                "train/idle_units_critic": idle_units(self.learner.values, seen),
+            }
+        )
+
     def _learn(self, trajectory: Trajectory, env_steps: int) -> None:
         """One update; the critic's share may go on while the next rollout is collected."""
+        self._probe(trajectory)
         self.learner.update(trajectory, Progress(env_steps, self.learner.iterations))
         self.actor.load(self.learner.actor_parameters)
         normalizer = self.agent.observation_normalizer
@@ -229,8 +247,9 @@ class Experiment:
         if self._reported % self.log_every == 0:
             report = self.reporter.report(env_steps, self.learner)
             report.scalars.update(self.recovery.scalars())
-            for observer in observers:
-                observer.on_report(report)
+            with self.reporter.timed("report"):
+                for observer in observers:
+                    observer.on_report(report)
 
     def _evaluate_if_due(self, before: int, observers: Sequence[Observer]) -> bool:
         """Evaluate where the last rollout crossed a multiple of `Evaluation.every`.

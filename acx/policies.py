@@ -103,8 +103,8 @@ class PolicyHead(ABC):
     def environment_action(self, actions: np.ndarray) -> np.ndarray:
         """What the environment receives for raw actions [B, ...]."""
 
-    def statistics(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Scalars worth watching, of one batch."""
+    def statistics(self, outputs: tf.Tensor, actions: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scalars worth watching, of one batch and its raw actions."""
         return {}
 
 
@@ -242,9 +242,18 @@ class _DiagonalGaussianHead(PolicyHead):
         """The mean."""
         return outputs[:, : self.action_shape[0]]
 
-    def statistics(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The mean standard deviation of the raw actions."""
-        return {"std": tf.reduce_mean(tf.exp(self._split(outputs)[1]))}
+    def at_bounds(self, actions: tf.Tensor) -> tf.Tensor:
+        """Which components of raw actions [B, A] reach the environment at a bound."""
+        return (actions <= self.low) | (actions >= self.high)
+
+    def statistics(self, outputs: tf.Tensor, actions: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The raw actions' mean standard deviation; the shares of actions and means at a bound."""
+        mean, log_std = self._split(outputs)
+        return {
+            "std": tf.reduce_mean(tf.exp(log_std)),
+            "actions_at_bounds": tf.reduce_mean(tf.cast(self.at_bounds(actions), tf.float32)),
+            "means_at_bounds": tf.reduce_mean(tf.cast(self.at_bounds(mean), tf.float32)),
+        }
 
 
 @configurable
@@ -334,6 +343,10 @@ class GaussianTanhHead(_DiagonalGaussianHead):
         u = mean + tf.exp(log_std) * noise
         log_derivative = tf.reduce_sum(tanh_log_derivative(u), axis=-1)
         return gaussian_entropy(log_std) + log_derivative + self.log_half_width
+
+    def at_bounds(self, actions: tf.Tensor) -> tf.Tensor:
+        """Which components are within 1 % of the range of a bound: |tanh u| > 0.98."""
+        return tf.abs(tf.tanh(actions)) > 0.98
 
     def environment_action(self, actions: np.ndarray) -> np.ndarray:
         """low + (tanh(u) + 1)/2·(high − low), kept inside against rounding."""

@@ -99,6 +99,7 @@ class UpdateProgram:
         )
         returns = advantages + values
         metrics = _rollout_metrics(values, returns, advantages, rewards, valid)
+        metrics |= _data_metrics(observations, rewards, terminated, truncated, valid)
         if self.normalize_advantages:
             advantages = normalize(advantages, valid)
 
@@ -106,7 +107,7 @@ class UpdateProgram:
         outputs = agent.actor(weights, flat)
         log_prob = agent.policy_head.log_prob(outputs, flat_actions)
         metrics["entropy"] = -weighted_mean(log_prob, tf.reshape(valid, [-1]))
-        metrics |= agent.policy_head.statistics(outputs)
+        metrics |= agent.policy_head.statistics(outputs, flat_actions)
         self.report_names = list(metrics)
         columns = [flat, flat_actions, log_prob, advantages, returns, values, valid]
         rows = [tf.reshape(column, (length * num_envs, -1)) for column in columns]
@@ -186,3 +187,40 @@ def _rollout_metrics(
         "advantage_std": tf.sqrt(advantage_variance),
         "reward_mean": weighted_mean(rewards, valid),
     }
+
+
+def _data_metrics(
+    observations: tf.Tensor,
+    rewards: tf.Tensor,
+    terminated: tf.Tensor,
+    truncated: tf.Tensor,
+    valid: tf.Tensor,
+) -> Named:
+    """What the environments returned, as the networks see it.
+
+    `observation_rms` is the root mean square of the component where it is largest;
+    `repeated_observations` is the share of steps within an episode that changed nothing;
+    `equal_environments` the share of time steps at which all environments observed the same.
+    """
+    length, num_envs = valid.shape
+    flat = tf.reshape(observations, (length, num_envs, -1))
+    squares = tf.reduce_sum(tf.square(flat) * valid[:, :, None], axis=(0, 1))
+    mean_squares = squares / tf.maximum(tf.reduce_sum(valid), 1.0)
+    metrics = {
+        "observation_rms": tf.sqrt(tf.reduce_max(mean_squares)),
+        "observation_max": tf.reduce_max(tf.abs(flat)),
+        "reward_std": tf.sqrt(
+            weighted_mean(tf.square(rewards - weighted_mean(rewards, valid)), valid)
+        ),
+        "reward_nonzero": weighted_mean(tf.cast(rewards != 0, tf.float32), valid),
+        "terminated_share": weighted_mean(terminated, valid),
+        "truncated_share": weighted_mean(truncated, valid),
+    }
+    if length > 1:
+        inside = (1.0 - tf.maximum(terminated, truncated)[:-1]) * valid[:-1] * valid[1:]
+        same = tf.reduce_all(flat[1:] == flat[:-1], axis=-1)
+        metrics["repeated_observations"] = weighted_mean(tf.cast(same, tf.float32), inside)
+    if num_envs > 1:
+        equal = tf.reduce_all(flat == flat[:, :1], axis=(1, 2))
+        metrics["equal_environments"] = tf.reduce_mean(tf.cast(equal, tf.float32))
+    return metrics

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from acx.actors import NumpyNetwork
 from acx.evaluation import EvaluationResult
 from acx.learner import Learner
 from acx.rollouts import Episode, EpisodeStatistics, episodes_array, episodes_list
@@ -49,13 +50,14 @@ class Reporter:
         self._count = 0
         self._episodes: list[Episode] = []
         self._rollout: dict[str, float] = {}
-        self._seconds = {"collect": 0.0, "update": 0.0, "evaluate": 0.0}
+        self._probed: dict[str, float] = {}
+        self._seconds = {"collect": 0.0, "update": 0.0, "evaluate": 0.0, "report": 0.0}
         self._started = self._last = self._now = time.perf_counter()
         self._last_steps = 0
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Count the block's duration towards 'collect', 'update' or 'evaluate'."""
+        """Count the block's duration towards 'collect', 'update', 'evaluate' or 'report'."""
         start = time.perf_counter()
         try:
             yield
@@ -72,6 +74,10 @@ class Reporter:
         self._rollout = _episode_scalars(statistics)
         self._now = time.perf_counter()
 
+    def add_probed(self, scalars: dict[str, float]) -> None:
+        """Note what is measured now and then, for the next report."""
+        self._probed = scalars
+
     def add_metrics(self, metrics: dict[str, float]) -> None:
         """Note the metrics of one update."""
         for name, value in metrics.items():
@@ -86,13 +92,14 @@ class Reporter:
             **self._time_scalars(env_steps, learner.iterations),
             **{f"train/{name}": value for name, value in metrics.items()},
             "train/n_updates": learner.minimizers[0].optimizer_steps,
+            **self._probed,
         }
         scalars.setdefault("train/entropy_loss", -metrics["entropy"])
         for minimizer in learner.minimizers:
             suffix = "" if minimizer is learner.minimizers[0] else f"_{minimizer.name}"
             scalars[f"train/learning_rate{suffix}"] = learner.last_rates[minimizer.name]
         report = Report(env_steps, learner.iterations, scalars, self._episodes)
-        self._sums, self._count, self._episodes = {}, 0, []
+        self._sums, self._count, self._episodes, self._probed = {}, 0, [], {}
         return report
 
     def _time_scalars(self, env_steps: int, iterations: int) -> dict[str, float]:
@@ -121,6 +128,28 @@ class Reporter:
         self._sums = json.loads(str(state["sums"]))
         self._count = int(state["count"])
         self._episodes = episodes_list(state["episodes"])
+
+
+PROBES = 50  # a run, spread evenly: what costs more than a report's share is measured then
+ROWS_OF_PROBE = 64
+
+
+def probe_due(iteration: int, log_every: int, iterations: int) -> bool:
+    """Whether iteration number `iteration` (from 1) of so many is probed: it is one with a report.
+
+    A function of these numbers alone, so that a resumed run probes the same iterations.
+    """
+    index, rest = divmod(iteration, log_every)
+    return rest == 0 and (index - 1) % max(iterations // log_every // PROBES, 1) == 0
+
+
+def idle_units(network: NumpyNetwork, observations: np.ndarray) -> float:
+    """The share of hidden units whose output is the same, within 0.001, for all observations [B].
+
+    Dead ReLUs and saturated tanh units alike: no gradient passes through them.
+    """
+    ranges = [np.ptp(layer, axis=0) for layer in network.hidden(observations)]
+    return float(np.mean(np.concatenate(ranges) < 1e-3)) if ranges else 0.0
 
 
 def _episode_scalars(statistics: EpisodeStatistics) -> dict[str, float]:
