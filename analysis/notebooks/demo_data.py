@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 TOTAL_STEPS = 100_000
 STEPS = np.arange(2_000, TOTAL_STEPS + 1, 2_000)
@@ -62,20 +62,22 @@ def write_run(folder: Path, setting: Setting, seed: int) -> None:
     diverges = (setting.reward_scale, setting.clip_norm, seed) == (10.0, 2.0, 2)
     (folder / "config.gin").write_text(_config(setting, seed))
     generator = np.random.default_rng([seed, *repr(setting).encode()])
-    # The writer also records when it was opened; the demo's points carry made-up times.
-    writer = EventFileWriter(str(folder))
     last = STEPS[-1]
-    for step, values in _curve(setting, generator):
-        if diverges and step > TOTAL_STEPS // 2:
-            values = dict.fromkeys(values, float("nan"))
-        event = Event(wall_time=START_TIME + step / 2_000, step=int(step))
-        for tag, value in values.items():
-            event.summary.value.add(tag=tag, simple_value=value)
-        writer.add_event(event)
-        if diverges and step > TOTAL_STEPS // 2:
-            last = step
-            break
-    writer.close()
+    # TensorBoard's own writer would load TensorFlow, for seconds, to create a folder.
+    with open(folder / f"events.out.tfevents.{START_TIME:.0f}.demo", "wb") as file:
+        writer = RecordWriter(file)
+        version = Event(wall_time=START_TIME, file_version="brain.Event:2")
+        writer.write(version.SerializeToString())
+        for step, values in _curve(setting, generator):
+            if diverges and step > TOTAL_STEPS // 2:
+                values = dict.fromkeys(values, float("nan"))
+            event = Event(wall_time=START_TIME + step / 2_000, step=int(step))
+            for tag, value in values.items():
+                event.summary.value.add(tag=tag, simple_value=value)
+            writer.write(event.SerializeToString())
+            if diverges and step > TOTAL_STEPS // 2:
+                last = step
+                break
     status = {
         "state": "diverged" if diverges else "finished",
         "experiment": setting.experiment,

@@ -11,11 +11,7 @@ def outputs(notebook):
     return [output for cell in notebook.cells for output in cell.get("outputs", [])]
 
 
-FIRST, *OTHERS = NOTEBOOKS
-CASES = [FIRST, *(pytest.param(path, marks=pytest.mark.slow) for path in OTHERS)]
-
-
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_top_to_bottom_and_shows_figures(path, demo):
     source = path.read_text()
     own = 'RUNS = Path(analysis.__file__).parents[1] / "runs" / "demo"'
