@@ -123,7 +123,7 @@ def test_what_can_not_be_compared_is_refused(first, second, message):
         compare(first, second)
 
 
-def test_t71_diverged_seeds_and_single_seeds_in_the_summary(make_run):
+def test_T71_diverged_seeds_and_single_seeds_in_the_summary(make_run):
     for seed, returns in enumerate(([1.0, 3.0], [1.0, 5.0], [1.0, np.nan])):
         make_run(f"a/seed{seed}", {"rate": 1, "seed": seed}, returns)
     root = make_run("b/seed0", {"rate": 2, "seed": 0}, [1.0, 7.0], state="running").parents[1]

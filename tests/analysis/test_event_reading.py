@@ -19,7 +19,7 @@ def points(path, tag, **options):
     return series.step.tolist(), series.value.tolist()
 
 
-def test_t64_scalars_of_tensorflow_1_and_2_share_one_table(tmp_path):
+def test_T64_scalars_of_tensorflow_1_and_2_share_one_table(tmp_path):
     events = [tensor("ret", step, step) for step in range(5)]
     events += [simple("old", step, step) for step in range(5)]
     path = write(tmp_path / "events.out.tfevents.1.h", events)
@@ -28,7 +28,7 @@ def test_t64_scalars_of_tensorflow_1_and_2_share_one_table(tmp_path):
     )
 
 
-def test_t65_every_one_of_12345_points_is_read(tmp_path):
+def test_T65_every_one_of_12345_points_is_read(tmp_path):
     path = write(tmp_path / "e", (tensor("ret", step, step % 97) for step in range(12_345)))
     steps, values = points(path, "ret")
     assert steps == list(range(12_345))
@@ -70,7 +70,7 @@ def test_packed_events_negative_and_large_steps_and_unset_fields(tmp_path):
     assert unset.wall_time.tolist() == [0.0]
 
 
-def test_t71_not_a_number_and_infinity_stay_in_the_table(tmp_path):
+def test_T71_not_a_number_and_infinity_stay_in_the_table(tmp_path):
     events = [simple("x", k, v) for k, v in enumerate([1.0, math.nan, math.inf, 2.0])]
     _, values = points(write(tmp_path / "e", events), "x")
     np.testing.assert_array_equal(values, [1.0, math.nan, math.inf, 2.0])
@@ -113,7 +113,7 @@ with tf.summary.create_file_writer(sys.argv[1]).as_default():
     assert abs(read.series["ret"].wall_time[-1] - time.time()) < 60
 
 
-def test_t68_what_a_killed_writer_flushed_is_read(tmp_path):
+def test_T68_what_a_killed_writer_flushed_is_read(tmp_path):
     script = """
 import os, signal, sys
 from tensorboard.compat.proto.event_pb2 import Event
@@ -178,7 +178,7 @@ def test_many_layouts_of_one_length_are_all_decoded(tmp_path):
     }
 
 
-def test_t69_a_million_scalars_take_seconds_and_memory_in_proportion(tmp_path):
+def test_T69_a_million_scalars_take_seconds_and_memory_in_proportion(tmp_path):
     """The budget of 60 s is the acceptable limit; the usual time is about one second."""
     single = record(packed(1, {f"tag/{k}": k for k in range(20)}).SerializeToString())
     path = tmp_path / "e"

@@ -73,7 +73,7 @@ def test_hyperparameter_columns_keep_their_types(make_run):
     assert pd.api.types.is_string_dtype(load_runs(root)["mixed"])
 
 
-def test_t66_a_resumed_run_has_each_step_once(tmp_path):
+def test_T66_a_resumed_run_has_each_step_once(tmp_path):
     write(tmp_path / "events.out.tfevents.1000.h", [simple("x", s, s) for s in range(10)])
     write(tmp_path / "events.out.tfevents.2000.h", [simple("x", s, 100 + s) for s in range(6, 12)])
     with pytest.warns(EventLogWarning, match="4 points from before a restart"):
@@ -83,7 +83,7 @@ def test_t66_a_resumed_run_has_each_step_once(tmp_path):
     assert table["restart"].tolist() == [0] * 6 + [1] * 6
 
 
-def test_t66_file_times_are_ordered_as_numbers(tmp_path):
+def test_T66_file_times_are_ordered_as_numbers(tmp_path):
     write(tmp_path / "events.out.tfevents.999.h", [simple("x", s, s) for s in range(3)])
     write(tmp_path / "events.out.tfevents.1000.h", [simple("x", s, s) for s in range(2, 6)])
     with pytest.warns(EventLogWarning):
@@ -92,7 +92,7 @@ def test_t66_file_times_are_ordered_as_numbers(tmp_path):
     assert table["restart"].tolist() == [0, 0, 1, 1, 1, 1]
 
 
-def test_t66_a_step_written_twice_keeps_the_newest(tmp_path):
+def test_T66_a_step_written_twice_keeps_the_newest(tmp_path):
     events = [simple("x", s, v, wall_time=v) for s, v in ((0, 1), (1, 2), (1, 3), (2, 4))]
     write(tmp_path / "events.out.tfevents.1000.h", events)
     assert values(load_runs(tmp_path), "x") == {0: 1.0, 1: 3.0, 2: 4.0}
@@ -133,7 +133,7 @@ def test_damage_is_reported_with_its_place(make_run):
     assert len(table.attrs["remarks"]) == 1
 
 
-def test_t73_groups_are_configurations_and_copies_count_once(make_run):
+def test_T73_groups_are_configurations_and_copies_count_once(make_run):
     for name, rate, value in (("baseline", 0.1, 1.0), ("treatment", 0.2, 9.0)):
         for seed in range(3):
             make_run(f"{name}/seed{seed}", {"rate": rate, "seed": seed}, [value])
@@ -263,7 +263,7 @@ def test_a_broken_config_names_its_line(make_run):
         load_configs(folder)
 
 
-def test_t75_no_chained_assignment_or_other_warning(make_run):
+def test_T75_no_chained_assignment_or_other_warning(make_run):
     folder = make_run("a", {"seed": 1, "gamma": 0.9}, [1.0, 2.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -274,7 +274,7 @@ def test_t75_no_chained_assignment_or_other_warning(make_run):
     assert pd.api.types.is_string_dtype(load_status(folder)["state"])
 
 
-def test_t69_a_hundred_runs_with_a_tag_filter(make_run):
+def test_T69_a_hundred_runs_with_a_tag_filter(make_run):
     for index in range(100):
         root = make_run(f"{index:03d}", {"seed": index}, [float(index)] * 20).parent
     table = load_runs(root, tags="eval/mean_reward")

@@ -94,7 +94,7 @@ def test_kills_and_interruptions_cost_nothing_but_time(undisturbed, tmp_path):
     assert_same_results(folder, expected)
 
 
-def test_a_trial_that_always_dies_fails_alone(tmp_path):
+def test_T62_a_trial_that_always_dies_fails_alone(tmp_path):
     """The toy environment ends its process; the other trial's is another one."""
     file = tmp_path / "deadly.gin"
     file.write_text(

@@ -3,7 +3,9 @@
 import pytest
 from sweeping import TINY
 
+from acx import config
 from acx.errors import ConfigError
+from acx.experiment import Experiment
 from sweeps.axes import axis_values, columns, describe_axes, domains
 from sweeps.folder import save_plan
 from sweeps.plan import load_plan, named_points
@@ -30,6 +32,32 @@ def test_trials_are_points_times_seeds(plan_of):
     ]
     assert plan.trials[3].bindings == ("total_steps = 64", "gamma = 0.99", "seed = 5")
     assert plan.trials[0].total_steps == 32  # the toy experiment binds the parameter, not a macro
+
+
+def experiment_of(trial):
+    return config.build(Experiment, config.load(trial.files, trial.bindings))
+
+
+def test_T56_a_swept_macro_changes_all_its_users_and_beats_what_all_trials_share(plan_of):
+    plan = plan_of(
+        "Sweep.seeds = 1",
+        "Sweep.bindings = {'gamma': 0.5, 'Agent.reward_normalizer': '@RewardNormalizer()',",
+        "    'RewardNormalizer.gamma': '%gamma', 'clip_norm': 0.25}",
+    )
+    for trial, gamma in zip(plan.trials, (0.9, 0.99), strict=True):
+        experiment = experiment_of(trial)
+        assert experiment.learner.advantage.gamma == gamma
+        assert experiment.agent.reward_normalizer.gamma == gamma
+        assert experiment.learner.actor_optimizer.clip_norm == 0.25  # 0.5 in the experiment
+        assert experiment.learner.critic_optimizer.clip_norm == 0.25
+
+
+def test_T63_each_trial_has_the_seed_that_its_folder_names(plan_of):
+    plan = plan_of("Sweep.seeds = [3, 5]", axes="{'gamma': [0.9]}")
+    assert {trial.name: experiment_of(trial).seed for trial in plan.trials} == {
+        "gamma=0.9/seed3": 3,
+        "gamma=0.9/seed5": 5,
+    }
 
 
 def test_budgets_follow_the_point(plan_of):

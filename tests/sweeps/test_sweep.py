@@ -24,7 +24,7 @@ def started(folder):
     }
 
 
-def test_a_sweep_trains_every_combination(cube):
+def test_T62_a_sweep_trains_every_combination_once(cube):
     rows = table(cube.folder)
     assert list(rows) == TRIALS
     assert {row["state"] for row in rows.values()} == {"finished"}
@@ -36,13 +36,13 @@ def test_a_sweep_trains_every_combination(cube):
         assert name in cube.outcome.out
 
 
-def test_every_trial_is_the_run_that_acx_makes_alone(cube, alone):
+def test_T59_T60_every_trial_is_the_run_that_acx_makes_alone(cube, alone):
     """One worker trained them all: the programs of all but the first were another trial's."""
     for name in TRIALS:
         assert_same_run(cube.folder / name, alone / name)
 
 
-def test_running_again_does_only_what_is_missing(cube, tmp_path):
+def test_T62_running_again_does_only_what_is_missing(cube, tmp_path):
     folder = tmp_path / "runs"
     shutil.copytree(cube.folder, folder)
     before, summary = started(folder), (folder / "points.csv").read_text()
@@ -92,7 +92,7 @@ def test_another_base_is_refused(cube, tmp_path):
     assert "Learner.epochs = unset (now 2)" in refused.err
 
 
-def test_a_misspelt_axis_is_found_before_anything_is_trained(tmp_path):
+def test_T54_a_misspelt_axis_is_found_before_anything_is_trained(tmp_path):
     file = tmp_path / "typo.gin"
     file.write_text(CUBE.replace("'gamma'", "'gama'"))
     refused = run_sweep(file, tmp_path / "runs", "--workers=1")

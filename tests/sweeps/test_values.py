@@ -42,7 +42,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_every_value_comes_back_with_its_type(value):
+def test_T58_every_value_comes_back_with_its_type(value):
     back = parsed(literal(value))
     assert back == value
     assert repr(back) == repr(value)
@@ -63,7 +63,7 @@ def test_every_value_comes_back_with_its_type(value):
         (["@a/LinearDecay()", "%gamma"], "[@a/LinearDecay(), %gamma]"),
     ],
 )
-def test_text_of_a_value(value, text):
+def test_T58_text_of_a_value(value, text):
     assert literal(value) == text
 
 
