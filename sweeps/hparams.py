@@ -80,6 +80,11 @@ def write_end(folder: Path, succeeded: bool) -> None:
     )
 
 
+def has_end(folder: Path) -> bool:
+    """Whether `write_end` was called for a run before."""
+    return any(folder.glob("events.out.tfevents.*.session_end_info"))
+
+
 def _data_type(values: Sequence[Column]) -> int:
     if isinstance(values[0], bool):
         return api_pb2.DATA_TYPE_BOOL

@@ -126,6 +126,7 @@ def _train(plan: Plan, folder: Path, count: int, lock: int, console: Console) ->
         stack.callback(table.close)
         workers = _workers(count, folder, lock)
         scheduler = Scheduler(plan, folder, workers, table)
+        scheduler.describe_finished()
         if scheduler.complete:
             workers.stop()
             return scheduler

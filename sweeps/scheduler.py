@@ -262,15 +262,28 @@ class Scheduler:
         self._close(trial)
         return None
 
+    def describe_finished(self) -> None:
+        """Describe to TensorBoard what finished when the driver was gone already."""
+        for trial in self.plan.trials:
+            folder = self.folder / trial.name
+            if self.progress[trial.name].state == "finished" and not hparams.has_end(folder):
+                if not hparams.has_start(folder):
+                    hparams.write_start(folder, trial.point, self._columns[trial.point])
+                self._describe(trial, True)
+
     def _close(self, trial: Trial) -> None:
         """Write down that a trial is over, or paused."""
         state = self.progress[trial.name].state
         if state in ("finished", "failed") and (self.folder / trial.name).is_dir():
-            hparams.write_end(self.folder / trial.name, state == "finished")
-            if not self._described:
-                hparams.write_experiment(self.folder, self.folder / trial.name, domains(self.plan))
-                self._described = True
+            self._describe(trial, state == "finished")
         self._save()
+
+    def _describe(self, trial: Trial, succeeded: bool) -> None:
+        folder = self.folder / trial.name
+        hparams.write_end(folder, succeeded)
+        if not self._described:
+            hparams.write_experiment(self.folder, folder, domains(self.plan))
+            self._described = True
 
     def _watch(self) -> None:
         """See how far the running trials are; end workers that give no sign of life."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from sweeping import CUBE, finish, start_sweep, table
+from sweeping import CUBE, CUBE_TRIALS, finish, run_sweep, start_sweep, table
 
 from analysis import load_configs, load_runs, load_status
 
@@ -99,6 +99,34 @@ def test_one_row_for_each_point_with_typed_columns_and_the_return_first(tmp_path
         )
         seeds = [float(trials[f"{name}/seed{seed}"]["mean_reward"]) for seed in (0, 1)]
         assert value == pytest.approx(np.mean(seeds), rel=1e-5)
+
+
+def described(folder):
+    """Which parts of the tab's data lie in the folder of each trial, by trial."""
+    parts = {}
+    for path in folder.glob("*/*/events.out.tfevents.*_info"):
+        trial = str(path.parent.relative_to(folder))
+        parts[trial] = sorted([*parts.get(trial, []), path.suffix])
+    return parts
+
+
+def test_what_finished_without_a_driver_is_described_by_the_next_one(cube, tmp_path):
+    folder = tmp_path / "runs"
+    shutil.copytree(cube.folder, folder)
+    whole = described(folder)
+    assert set(whole) == set(CUBE_TRIALS)
+    assert all(parts == [".session_end_info", ".session_start_info"] for parts in whole.values())
+    first, second, *_ = CUBE_TRIALS
+    for path in [
+        *(folder / first).glob("events.*.session_end_info"),
+        *(folder / second).glob("events.*.session_*_info"),
+        *folder.glob("*/*/events.*.experiment"),
+    ]:
+        path.unlink()
+    assert described(folder) != whole
+    assert run_sweep(cube.file, folder).code == 0
+    assert described(folder) == whole
+    assert len(list(folder.glob("*/*/events.*.experiment"))) == 1
 
 
 def test_the_analysis_reads_a_sweep_as_any_runs(cube):

@@ -1,13 +1,14 @@
 """Sweeps whose workers and drivers are killed end like undisturbed ones."""
 
 import random
-import shutil
 import signal
 import time
 
 import psutil
 import pytest
-from sweeping import TINY, finish, start_sweep, table
+from sweeping import TINY, assert_same_run, finish, start_sweep, table
+
+from sweeps.folder import status
 
 SLOW = f"""
 Sweep.experiment = '{TINY}'
@@ -31,14 +32,32 @@ def undisturbed(tmp_path_factory):
     return file, base / "runs"
 
 
-def worker_of(process):
-    """The worker process of a driver, or None between two."""
+# Long enough to be stopped in the middle, and without checkpoints until then.
+LONG = (
+    SLOW.replace("6_000", "30_000")
+    .replace("checkpoint_seconds': 0.05", "checkpoint_seconds': 1e6")
+    .replace(", 0.99", "")
+)
+
+
+@pytest.fixture(scope="session")
+def long(tmp_path_factory):
+    """A sweep of two long trials, and the folder in which it ran undisturbed."""
+    base = tmp_path_factory.mktemp("long")
+    file = base / "long.gin"
+    file.write_text(LONG)
+    outcome = finish(start_sweep(file, base / "runs", "--workers=2"))
+    assert outcome.code == 0, outcome.err
+    return file, base / "runs"
+
+
+def workers_of(process):
+    """The worker processes of a driver."""
     try:
         found = psutil.Process(process.pid).children()
-        workers = [child for child in found if "sweeps.worker" in child.cmdline()]
+        return [child for child in found if "sweeps.worker" in child.cmdline()]
     except psutil.Error:
-        return None
-    return workers[0] if workers else None
+        return []
 
 
 def wait_for(condition, seconds=60):
@@ -63,7 +82,7 @@ def test_kills_and_interruptions_cost_nothing_but_time(undisturbed, tmp_path):
 
     driver = start_sweep(file, folder, "--workers=1")
     wait_for(lambda: saved(folder))
-    worker_of(driver).kill()
+    workers_of(driver)[0].kill()
     refused = finish(start_sweep(file, folder))
     assert refused.code == 2
     assert f"in use by the sweep of process {driver.pid}" in refused.err
@@ -81,7 +100,7 @@ def test_kills_and_interruptions_cost_nothing_but_time(undisturbed, tmp_path):
 
     driver = start_sweep(file, folder, "--workers=1")
     wait_for(lambda: list((folder / "gamma=0.99/seed0").glob("checkpoints/step-*.ckpt")))
-    worker = worker_of(driver)
+    (worker,) = workers_of(driver)
     driver.kill()
     driver.communicate()
     finished = {name: row for name, row in table(folder).items() if row["state"] == "finished"}
@@ -120,21 +139,48 @@ def test_T62_a_trial_that_always_dies_fails_alone(tmp_path):
     assert "out of luck" in rows[1]["message"]
 
 
+def what_finished(folder):
+    """Of each finished trial the bytes of what it wrote: none may change any more."""
+    found = {}
+    for path in folder.glob("*/seed*"):
+        if status(path).get("state") == "finished":
+            files = [path / "status.json", path / "metrics.csv", *path.glob("checkpoints/*")]
+            found[str(path.relative_to(folder))] = [file.read_bytes() for file in files]
+    return found
+
+
 @pytest.mark.slow
-def test_twenty_random_kills(undisturbed, tmp_path):
-    file, expected = undisturbed
-    folder, generator, kills = tmp_path / "runs", random.Random(0), 0
-    while kills < 20:
-        driver = start_sweep(file, folder, "--workers=2")
-        while driver.poll() is None and kills < 20:
-            time.sleep(generator.uniform(2, 9))
-            worker = worker_of(driver)
-            victim = driver if worker is None or generator.random() < 0.4 else worker
-            victim.kill()
-            kills += 1
-        driver.communicate()
-        if kills < 20 and driver.returncode == 0:
-            shutil.rmtree(folder / "gamma=0.9")  # all done too early: something to do again
-    outcome = finish(start_sweep(file, folder, "--workers=2"))
+def test_T62_twenty_random_kills(tmp_path):
+    """Of the driver, after which the same command goes on, or of one of its workers."""
+    file = tmp_path / "many.gin"
+    file.write_text(SLOW.replace("seeds = 2", "seeds = 3").replace("0.99", "0.95, 0.99"))
+    undisturbed, folder = tmp_path / "undisturbed", tmp_path / "runs"
+    outcome = finish(start_sweep(file, undisturbed, "--workers=2"))
     assert outcome.code == 0, outcome.err
-    assert_same_results(folder, expected)
+
+    generator, kills, finished = random.Random(0), {"driver": 0, "worker": 0}, {}
+    while True:
+        driver = start_sweep(file, folder, "--workers=2")
+        while sum(kills.values()) < 20 and driver.poll() is None:
+            time.sleep(generator.uniform(0.5, 4))
+            workers = workers_of(driver)
+            victim = "worker" if workers and generator.random() < 0.7 else "driver"
+            (driver if victim == "driver" else generator.choice(workers)).kill()
+            kills[victim] += 1
+        outcome = finish(driver)
+        before, finished = finished, what_finished(folder)
+        assert before.items() <= finished.items()  # none twice
+        if outcome.code == 0:
+            break
+        # 3: a trial died too often, or the workers did before they were ready.
+        assert outcome.code in (-signal.SIGKILL, 3), outcome.err
+    assert sum(kills.values()) == 20  # or it was all done too early
+    assert min(kills.values()) >= 4
+    assert len(finished) == 9
+    assert_same_results(folder, undisturbed)
+    for name in finished:
+        assert_same_run(folder / name, undisturbed / name)
+
+    again = finish(start_sweep(file, folder, "--workers=2"))
+    assert again.code == 0
+    assert what_finished(folder) == finished

@@ -1,8 +1,8 @@
 """Sweeps through submitit, whose local executor stands in for Slurm."""
 
 import pytest
-from sweeping import TINY
-from test_kills import SLOW, assert_same_results, undisturbed  # noqa: F401
+from sweeping import TINY, assert_same_run
+from test_kills import assert_same_results, long  # noqa: F401
 
 from sweeps.folder import status
 from sweeps.plan import load_plan
@@ -43,10 +43,9 @@ def test_each_trial_is_a_job(tmp_path):
     scheduler.workers.stop()
 
 
-def test_canceled_jobs_save_and_go_on(undisturbed, tmp_path):  # noqa: F811
-    _, expected = undisturbed
-    file, folder = tmp_path / "slow.gin", tmp_path / "runs"
-    file.write_text(SLOW.replace("checkpoint_seconds': 0.05", "checkpoint_seconds': 1e6"))
+def test_canceled_jobs_save_and_go_on(long, tmp_path):  # noqa: F811
+    file, expected = long
+    folder = tmp_path / "runs"
 
     def stop_once_two_train(scheduler):
         running = scheduler.running.values()
@@ -57,12 +56,13 @@ def test_canceled_jobs_save_and_go_on(undisturbed, tmp_path):  # noqa: F811
     stopped.run()
     stopped.workers.stop()
     stopped.settle()
-    paused = [name for name, found in stopped.progress.items() if found.state == "paused"]
-    assert len(paused) == 2
-    assert all(0 < stopped.progress[name].env_steps < 6000 for name in paused)
+    assert [found.state for found in stopped.progress.values()] == ["paused"] * 2
+    assert all(0 < found.env_steps < 30_000 for found in stopped.progress.values())
 
     scheduler = scheduler_of(file, folder)
     scheduler.run()
     scheduler.workers.stop()
     write_summary(folder, scheduler.plan, scheduler.progress)
+    for name in scheduler.progress:
+        assert_same_run(folder / name, expected / name)
     assert_same_results(folder, expected)
