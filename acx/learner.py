@@ -21,6 +21,7 @@ import tensorflow as tf
 from acx.actors import NumpyNetwork
 from acx.advantages import Advantage
 from acx.agents import Agent
+from acx.compilation import CompiledFunction
 from acx.config import NonNegative, Positive, PositiveInt, configurable
 from acx.errors import ConfigError, NonFiniteError
 from acx.layouts import Layout
@@ -136,23 +137,22 @@ class Learner:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="critic")
         self._pending: Future[dict[str, float]] | None = None
         if previous is not None:
-            self._compiled: tf.types.experimental.ConcreteFunction = previous._compiled
+            self._compiled: CompiledFunction = previous._compiled
             self.program.report_names = previous.program.report_names
             return
         rollout = [self.program.layout.size, 1 + len(self.advantage.hyperparameters())]
         if self._at_once:
             self._floats = Layout([(n,) for n in [*rollout, *(m.floats for m in self.minimizers)]])
             self._integers = Layout([(m.integers,) for m in self.minimizers])
-            self._compiled = tf.function(
-                self._update_at_once, jit_compile=True, autograph=False
-            ).get_concrete_function(
+            self._compiled = CompiledFunction(
+                self._update_at_once,
                 tf.TensorSpec((self._floats.size,), tf.float32),
                 tf.TensorSpec((self._integers.size,), tf.int32),
             )
         else:
-            self._compiled = tf.function(
-                self._prepare, jit_compile=True, autograph=False
-            ).get_concrete_function(tf.TensorSpec((sum(rollout),), tf.float32))
+            self._compiled = CompiledFunction(
+                self._prepare, tf.TensorSpec((sum(rollout),), tf.float32)
+            )
             for minimizer in self.minimizers:
                 minimizer.compile(self.rows)
 
@@ -220,13 +220,10 @@ class Learner:
         self.iterations += 1
         if self._at_once:
             integers, floats = zip(*inputs, strict=True)
-            out = self._compiled(
-                tf.constant(np.concatenate([rollout, *floats])),
-                tf.constant(np.concatenate(integers)),
-            ).numpy()
-            self._absorb(out)
+            (out,) = self._compiled(np.concatenate([rollout, *floats]), np.concatenate(integers))
+            self._absorb(out.numpy())
         else:
-            batch, report = self._compiled(tf.constant(rollout))
+            batch, report = self._compiled(rollout)
             if len(inputs) > 1:
                 self._pending = self._worker.submit(self.minimizers[1].run, batch, *inputs[1])
             self._report = self._named(report.numpy())

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from acx.compilation import CompiledFunction
 from acx.errors import NonFiniteError
 from acx.layouts import Layout
 from acx.networks import ParameterVector
@@ -57,16 +58,15 @@ class Minimizer:
         self._metric_names: list[str] = []
         self.integers = minibatches[0] * minibatches[1] + 1
         self.floats = minibatches[0] + len(self.hyperparameters)
-        self._program: tf.types.experimental.ConcreteFunction | None = None
+        self._program: CompiledFunction | None = None
         if previous is not None:
             self.variable = optimizer.take_over(previous.optimizer)
             self._program, self._metric_names = previous._program, previous._metric_names
 
     def compile(self, rows: int) -> None:
         """Make `minimize` a program of its own, for batches of `rows` rows."""
-        self._program = tf.function(
-            self.minimize, jit_compile=True, autograph=False
-        ).get_concrete_function(
+        self._program = CompiledFunction(
+            self.minimize,
             tf.TensorSpec((rows, self._width), tf.float32),
             tf.TensorSpec((self.integers,), tf.int32),
             tf.TensorSpec((self.floats,), tf.float32),
@@ -148,6 +148,7 @@ class Minimizer:
             parameters = tf.identity(self.variable.value)
             gradient, metrics = self.gradient(parameters, minibatch, {**hyper, "step": i})
             norm = self.optimizer.apply(gradient, learning_rates[i], hyper["clip_norm"])
+            metrics[f"clipped_{self.name}"] = tf.cast(norm > hyper["clip_norm"], tf.float32)
             self._metric_names = list(metrics)
             values = tf.stack(list(metrics.values()))
             good = tf.math.is_finite(norm) & tf.reduce_all(tf.math.is_finite(values))
@@ -203,7 +204,7 @@ class Minimizer:
     def run(self, batch: tf.Tensor, integers: np.ndarray, floats: np.ndarray) -> dict[str, float]:
         """Minimize by the program that `compile` made; see `absorb`."""
         assert self._program is not None, "compile() comes before run()"
-        out, before = self._program(batch, tf.constant(integers), tf.constant(floats))
+        out, *before = self._program(batch, integers, floats)
         self._before, self._steps_before = before, self.optimizer_steps
         return self.absorb(out.numpy())
 
