@@ -18,10 +18,11 @@ Array = np.ndarray
 Step = Callable[[Array], Array]
 
 
+# They may overwrite what they are given.
 ACTIVATIONS: dict[str, Step] = {
     "linear": lambda x: x,
-    "tanh": np.tanh,
-    "relu": lambda x: np.maximum(x, np.float32(0)),
+    "tanh": lambda x: np.tanh(x, x),
+    "relu": lambda x: np.maximum(x, np.float32(0), out=x),
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "silu": lambda x: x * (0.5 + 0.5 * np.tanh(0.5 * x)),  # x·sigmoid(x), without overflow
     "leaky_relu": lambda x: np.maximum(x, np.float32(0.2) * x),
@@ -37,9 +38,19 @@ def _dense(layer: keras.layers.Dense, weights: list[Array]) -> Step | None:
     if activation is None or not layer.use_bias:
         return None
     kernel, bias = weights
-    if layer.activation is keras.activations.linear:
-        return lambda x: x @ kernel + bias
-    return lambda x: activation(x @ kernel + bias)
+    out = biases = np.empty(0, np.float32)
+
+    def dense(x: Array) -> Array:
+        # A batch of 8 takes half the time where nothing is allocated or broadcast.
+        nonlocal out, biases
+        if out.shape[:-1] != x.shape[:-1]:
+            biases = np.tile(bias, (*x.shape[:-1], 1))
+            out = np.empty_like(biases)
+        np.dot(x, kernel, out)
+        out += biases
+        return activation(out)
+
+    return dense
 
 
 def _layer_norm(layer: keras.layers.LayerNormalization, weights: list[Array]) -> Step | None:
@@ -77,7 +88,8 @@ def _step(layer: keras.layers.Layer, weights: list[Array]) -> Step | None:
     if type(layer) is keras.layers.Dense:
         return _dense(layer, weights)
     if type(layer) is keras.layers.Activation:
-        return _activation(layer)
+        activation = _activation(layer)
+        return None if activation is None else lambda x: activation(x.copy())
     if type(layer) is keras.layers.LayerNormalization:
         return _layer_norm(layer, weights)
     if type(layer) is AppendLogStd:

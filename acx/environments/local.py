@@ -3,7 +3,15 @@
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+
+class _QuickDiscrete(Discrete):
+    """A Discrete space that answers for a Python int without NumPy: a fifth of a cheap step."""
+
+    def contains(self, x: Any) -> bool:
+        return bool(0 <= x - self.start < self.n) if type(x) is int else super().contains(x)
 
 
 class LocalVectorEnv(SyncVectorEnv):
@@ -14,6 +22,10 @@ class LocalVectorEnv(SyncVectorEnv):
 
     def __init__(self, makers: Any) -> None:
         super().__init__(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+        for env in self.envs:
+            space = env.unwrapped.action_space
+            if type(space) is Discrete:
+                space.__class__ = _QuickDiscrete
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all: one action each, a list or an array."""
