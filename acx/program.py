@@ -204,11 +204,12 @@ def _data_metrics(
     """
     length, num_envs = valid.shape
     flat = tf.reshape(observations, (length, num_envs, -1))
-    squares = tf.reduce_sum(tf.square(flat) * valid[:, :, None], axis=(0, 1))
+    sizes = tf.abs(flat) * valid[:, :, None]
+    squares = tf.reduce_sum(tf.square(sizes), axis=(0, 1))
     mean_squares = squares / tf.maximum(tf.reduce_sum(valid), 1.0)
     metrics = {
         "observation_rms": tf.sqrt(tf.reduce_max(mean_squares)),
-        "observation_max": tf.reduce_max(tf.abs(flat)),
+        "observation_max": tf.reduce_max(sizes),
         "reward_std": tf.sqrt(
             weighted_mean(tf.square(rewards - weighted_mean(rewards, valid)), valid)
         ),
