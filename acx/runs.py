@@ -26,6 +26,7 @@ from acx.programs import ProgramCache
 from acx.progress import ProgressLine, describe
 from acx.reports import Observer
 from acx.states import State
+from acx.structure import described, refuse_misfit
 
 CONFIG, CHECKPOINTS, LOCK = "config.gin", "checkpoints", "run.lock"
 
@@ -98,18 +99,20 @@ def start(
     prepared = Prepared(experiment, config.resolved(), name, session.watchers(experiment))
     folder = _new_folder(prepared, run_dir)
     with _failing_clearly(folder):
-        _write_config(folder, prepared.resolved)
         return _train(prepared, folder, console, device, None)
 
 
 def _write_config(folder: Path, resolved: str) -> None:
-    """Atomically: a truncated configuration would be another experiment's."""
+    """Where it is new, and atomically: a truncated configuration would be another experiment's."""
+    file = folder / CONFIG
+    if file.exists() and file.read_text(encoding="utf-8") == resolved:
+        return
     temporary = folder / f".{CONFIG}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(resolved)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, folder / CONFIG)
+    with open(temporary, "w", encoding="utf-8") as written:
+        written.write(resolved)
+        written.flush()
+        os.fsync(written.fileno())
+    os.replace(temporary, file)
     sync_folder(folder)
 
 
@@ -134,7 +137,8 @@ def resume(
       allow_imports: let a configuration from elsewhere import any module.
 
     Raises:
-      ConfigError: it is no run folder, or its configuration differs or imports what it may not.
+      ConfigError: it is no run folder, or its configuration differs, imports what it may not, or no
+        longer fits its checkpoint; nothing was changed.
       RunError, Interrupted: as for `start`.
     """
     folder, session = _existing_folder(run_dir, allow_imports), session or Session()
@@ -149,6 +153,8 @@ def resume(
     checkpoint = CheckpointFolder(folder / CHECKPOINTS).newest(
         lambda text: console.print(f"[yellow]{text}[/yellow]", soft_wrap=True)
     )
+    if checkpoint is not None:
+        refuse_misfit(run_dir, checkpoint[1], experiment, changes)
     prepared = Prepared(experiment, resolved, name, session.watchers(experiment))
     if checkpoint is None:
         console.print(
@@ -157,8 +163,6 @@ def resume(
             soft_wrap=True,
         )
     with _failing_clearly(folder):
-        if changes:
-            _write_config(folder, resolved)
         return _train(prepared, folder, console, device, checkpoint)
 
 
@@ -187,6 +191,7 @@ def restore(
     if newest is None:
         raise ConfigError(f"{folder} has no checkpoint yet")
     experiment = build([str(folder / CONFIG)])
+    refuse_misfit(run_dir, newest[1], experiment)
     experiment.load_policy(newest[1])
     return experiment
 
@@ -243,6 +248,7 @@ def _train(
     resume_command = f"acx --run_dir={folder} --resume"
     with ExitStack() as stack:
         stack.enter_context(_locked(folder))
+        _write_config(folder, prepared.resolved)
         checkpoints = CheckpointFolder(folder / CHECKPOINTS)
         checkpoints.clean()
         console.print(describe(experiment, prepared.name, str(folder), device))
@@ -268,14 +274,14 @@ def _train(
 
         def save(env_steps: int, state: State) -> None:
             table.sync()  # after a power failure, what a checkpoint goes on from is there
-            checkpoints.save(env_steps, state)
+            checkpoints.save(env_steps, described(state, experiment))
 
         try:
             result = experiment.run(
                 observers,
                 save,
                 state,
-                checkpoints.save_best,
+                lambda state: checkpoints.save_best(described(state, experiment)),
                 lambda text: console.print(f"[yellow]{text}[/yellow]", soft_wrap=True),
             )
         except (Stopped, KeyboardInterrupt):
