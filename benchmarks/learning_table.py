@@ -247,6 +247,10 @@ def draw(names: Sequence[str]) -> None:
         result = load(name)
         assert result is not None, name
         steps, returns = curves(result)
+        steps, returns = (
+            np.append(steps, result["total_steps"]),
+            np.vstack([returns, finals(result)]),
+        )
         axis.plot(steps, returns, color="#9ecae1", linewidth=0.7)
         middle = interquartile_mean(returns[..., None])
         axis.plot(steps, middle, color="#08519c", linewidth=2)
