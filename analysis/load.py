@@ -1,6 +1,7 @@
 """Runs as pandas tables: all points, all configurations, all states."""
 
 import difflib
+import re
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -134,10 +135,19 @@ def group_labels(described: Sequence[tuple[Run, Description]]) -> dict[str, str]
         members = [pair for pair in described if pair[1].experiment == experiment]
         varied = config_table(members).attrs["swept"]
         for _, about in members:
-            shown = [f"{_short(name)}={about.config.get(name)}" for name in varied[:4]]
-            shown += ["…", about.group[:4]] if len(varied) > 4 else []
-            labels[about.group] = " ".join([experiment, *shown]) if shown else experiment
+            own = [name for name in varied if name in about.config]
+            shown = [f"{_short(name)}={_spoken(about.config[name])}" for name in own[:4]]
+            shown += ["…", about.group[:4]] if len(own) > 4 else []
+            labels[about.group] = " ".join([experiment, *shown])
+    for group, label in labels.items():
+        if list(labels.values()).count(label) > 1:
+            labels[group] = f"{label} {group[:4]}"
     return labels
+
+
+def _spoken(value: object) -> str:
+    """Write a reference as the component's name."""
+    return re.sub(r"^@(.*?)(\(\))?$", r"\1", str(value))
 
 
 def _short(name: str) -> str:

@@ -99,12 +99,12 @@ def _from_name(name: str) -> tuple[str, int | None]:
 
 
 def health_findings(run: Run) -> list[dict[str, Any]]:
-    """Read findings.json: a list of {"step", "severity", "name", "seen", "why", "try"}.
+    """Read health.json: a list of {"step", "severity", "name", "seen", "why", "try"}.
 
     Raises:
         AnalysisError: the file exists and is no such list.
     """
-    path = run.path / "findings.json"
+    path = run.path / "health.json"
     if not path.is_file():
         return []
     try:

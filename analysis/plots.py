@@ -55,7 +55,13 @@ def learning_curves(
     ends = counted[counted["diverged"]].index.intersection(curves.index)
     _crosses(axes, curves.loc[ends], counted.loc[ends, "label"], look)
     if others:
-        axes.plot([], [], color=MUTED, lw=0.8, label=f"{len(others)} other configurations")
+        axes.plot(
+            [],
+            [],
+            color=MUTED,
+            lw=0.8,
+            label=f"{len(others)} other configuration{'s' * (len(others) > 1)}",
+        )
     axes.set_xlabel("environment steps")
     axes.set_ylabel(tag)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -110,11 +116,11 @@ def heat_map(
     for name in (x, y):
         if name not in configs:
             raise AnalysisError(f"no configuration binds {name!r}")
-    counted = summary[summary["copy_of"] == ""].join(configs[[x, y]])
-    cells = counted.pivot_table(index=y, columns=x, values=value, aggfunc="mean", dropna=False)
-    diverged = counted.pivot_table(index=y, columns=x, values="diverged", aggfunc="sum")
-    cells = cells.sort_index(ascending=False)
-    diverged = diverged.reindex_like(cells)
+    counted = summary[summary["copy_of"] == ""]
+    keys = [_categories(configs.loc[counted.index, name]) for name in (y, x)]
+    groups = counted.groupby(keys, observed=False)
+    cells = groups[value].mean().unstack()[::-1]
+    diverged = groups["diverged"].sum().unstack()[::-1]
     image = axes.imshow(cells.to_numpy(float), cmap="cividis", aspect="auto")
     middle = np.nanmean([np.nanmin(cells), np.nanmax(cells)]) if cells.notna().any(axis=None) else 0
     for row, column in np.ndindex(cells.shape):
@@ -123,13 +129,21 @@ def heat_map(
         text += f"\n{broken:.0f} diverged" if broken > 0 else ""
         color = TEXT if pd.isna(number) or number > middle else "white"
         axes.text(column, row, text, ha="center", va="center", color=color, fontsize=9)
-    axes.set_xticks(range(cells.shape[1]), map(str, cells.columns))
-    axes.set_yticks(range(cells.shape[0]), map(str, cells.index))
+    axes.set_xticks(range(cells.shape[1]), cells.columns)
+    axes.set_yticks(range(cells.shape[0]), cells.index)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.figure.colorbar(image, ax=axes, label=_WORDS.get(value, value)).outline.set_visible(False)
+
+
+def _categories(column: pd.Series) -> pd.Series:
+    """Turn an axis' values into text in the order of the values, `None` last."""
+    values = sorted(column.dropna().unique())
+    texts = [*map(str, values), *(["None"] if column.isna().any() else [])]
+    names = column.map(lambda value: "None" if pd.isna(value) else str(value))
+    return names.astype(pd.CategoricalDtype(list(dict.fromkeys(texts))))
 
 
 def importance_bars(axes: Axes, shares: pd.Series) -> None:

@@ -13,7 +13,7 @@ What did a run do, and did it learn? This notebook reads one run folder: its con
 state and every point that it logged.
 
 The runs here are **synthetic**: `python -m analysis.notebooks.demo_data runs/demo` makes them up in
-a few seconds. Set `RUNS` to a folder of your own.
+a few seconds. Set `run` to a folder of your own, and `NOTE` to what the figures should say of it.
 """
 
 # %%
@@ -28,6 +28,7 @@ from analysis.summary import run_summary
 
 RUNS = Path(analysis.__file__).parents[1] / "runs" / "demo"
 run = RUNS / "ppo" / "seed0"
+NOTE = "synthetic data"  # what the figures say of their data
 
 # %% [markdown]
 """
@@ -49,16 +50,18 @@ load_configs(run).transpose()
 """
 ## The return
 
-The evaluation return is the one to judge by: greedy actions, separate environments. The training
-return lags behind it and carries the noise of exploration.
+The evaluation return is the one to judge by: greedy actions, separate environments. acx evaluates
+once, at the end, unless `Evaluation.every` is set. The training return lags behind it and carries
+the noise of exploration.
 """
 
 # %%
 figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
 for tag, color in zip(("eval/mean_reward", "rollout/ep_rew_mean"), COLORS, strict=False):
     points = table[table["tag"] == tag]
-    axes.plot(points["step"], points["value"], color=color, label=tag)
-axes.set(xlabel="environment steps", ylabel="return", title="synthetic data")
+    marker = "o" if len(points) < 3 else ""
+    axes.plot(points["step"], points["value"], color=color, marker=marker, label=tag)
+axes.set(xlabel="environment steps", ylabel="return", title=NOTE)
 axes.legend()
 plt.show()
 
@@ -77,5 +80,5 @@ for tag, axes in zip(tags, grid.flat, strict=True):
     summary = run_summary(table, status, tag)
     plots.learning_curves(axes, table, summary, tag, plots.look_of(summary))
     axes.get_legend().remove()
-figure.suptitle("synthetic data")
+figure.suptitle(NOTE)
 plt.show()

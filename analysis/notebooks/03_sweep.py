@@ -12,7 +12,8 @@
 Which hyperparameters matter, which values are good, and where does training break?
 
 The runs here are **synthetic**: `python -m analysis.notebooks.demo_data runs/demo` makes up 27
-points of three seeds each over gamma, reward scale and clip norm.
+points of three seeds each over gamma, reward scale and clip norm. Set `sweep` to a folder of your
+own.
 """
 
 # %%
@@ -24,14 +25,15 @@ import matplotlib.pyplot as plt
 import analysis
 from analysis import load_configs, load_runs, load_status, plots
 from analysis.importance import importance
-from analysis.summary import group_summary, run_summary
+from analysis.summary import curve_tag, group_summary, run_summary
 
 RUNS = Path(analysis.__file__).parents[1] / "runs" / "demo"
 sweep = RUNS / "sweep"
 TAG = "eval/mean_reward"
+NOTE = "synthetic data"  # what the figures say of their data
 
 # %%
-table, status, configs = load_runs(sweep, tags=TAG), load_status(sweep), load_configs(sweep)
+table, status, configs = load_runs(sweep), load_status(sweep), load_configs(sweep)
 swept = configs.attrs["swept"]
 runs = run_summary(table, status, TAG)
 groups = group_summary(runs)
@@ -44,8 +46,8 @@ The swept hyperparameters are columns of the table, so that pandas answers quest
 """
 
 # %%
-last = table.groupby("run", observed=True).tail(1)
-last.pivot_table(index="gamma", columns="reward_scale", values="value").round(0)
+last = table[table["tag"] == TAG].groupby("run", observed=True).tail(1)
+last.groupby(swept[:2], dropna=False)["value"].mean().unstack().round(0)
 
 # %% [markdown]
 """
@@ -59,14 +61,16 @@ share of "seeds" would mean that the sweep mostly measured luck.
 shares = importance(runs["final"], configs, swept)
 figure, axes = plt.subplots(figsize=(6, 2.6), layout="constrained")
 plots.importance_bars(axes, shares)
-axes.set_title("synthetic data")
+axes.set_title(NOTE)
 plt.show()
 
 # %%
-figure, grid = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
-for axes, (x, y) in zip(grid, itertools.combinations(swept, 2), strict=True):
+pairs = list(itertools.combinations(swept, 2))
+size = (4.7 * len(pairs), 3.8)
+figure, grid = plt.subplots(1, len(pairs), figsize=size, layout="constrained", squeeze=False)
+for axes, (x, y) in zip(grid.flat, pairs, strict=True):
     plots.heat_map(axes, runs, configs, x, y)
-figure.suptitle("synthetic data")
+figure.suptitle(NOTE)
 plt.show()
 
 # %% [markdown]
@@ -90,6 +94,6 @@ best few with new seeds before believing them.
 
 # %%
 figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
-plots.learning_curves(axes, table, runs, TAG, plots.look_of(runs))
-axes.set_title("synthetic data")
+plots.learning_curves(axes, table, runs, curve_tag(table, TAG), plots.look_of(runs))
+axes.set_title(NOTE)
 plt.show()

@@ -25,7 +25,7 @@ import pandas as pd
 import analysis
 from analysis import load_runs, load_status, plots, statistics
 from analysis.export import latex
-from analysis.summary import group_summary, run_summary
+from analysis.summary import curve_tag, group_summary, run_summary
 
 RUNS = Path(analysis.__file__).parents[1] / "runs" / "demo"
 FIGURES = RUNS / "figures"
@@ -46,12 +46,13 @@ plt.rcParams.update(
 
 # %%
 paths = [RUNS / "ppo", RUNS / "a2c"]
-table, status = load_runs(paths, tags=TAG), load_status(paths)
+table, status = load_runs(paths), load_status(paths)
 runs = run_summary(table, status, TAG)
+runs["label"] = runs.index.str.split("/").str[0]  # short names: the folders in `paths`
 groups, look = group_summary(runs), plots.look_of(runs)
 
 figure, axes = plt.subplots(figsize=(3.3, 2.3), layout="constrained")
-plots.learning_curves(axes, table, runs, TAG, look)
+plots.learning_curves(axes, table, runs, curve_tag(table, TAG), look)
 axes.set_ylabel("evaluation return")
 figure.savefig(FIGURES / "curves.pdf")
 plt.show()

@@ -151,6 +151,24 @@ def test_T73_groups_are_configurations_and_copies_count_once(make_run):
     assert means.to_dict() == {"pendulum rate=0.1": 1.0, "pendulum rate=0.2": 9.0}
 
 
+def test_labels_name_components_and_leave_out_what_only_others_have(make_run):
+    configs = {
+        "ppo": {"objective": "@Clipped()", "Clipped.range": 0.2},
+        "a2c": {"objective": "@PolicyGradient()"},
+        "one": {"A.x": 1},
+        "other": {"B.x": 1},
+    }
+    for name, config in configs.items():
+        text = "".join(f"{key} = {value}\n" for key, value in config.items())
+        folder = make_run(name, {}, [1.0])
+        (folder / "config.gin").write_text(text)
+    labels = load_status(folder.parent)["label"].to_dict()
+    assert labels["ppo"] == "pendulum objective=Clipped range=0.2"
+    assert labels["a2c"] == "pendulum objective=PolicyGradient"
+    assert labels["one"].startswith("pendulum x=1")  # told apart by the end
+    assert len(set(labels.values())) == 4
+
+
 def test_of_two_copies_the_one_that_finished_counts(make_run):
     make_run("b-first", {"seed": 1}, [1.0, 2.0])
     root = make_run("c-second", {"seed": 1}, [1.0, 2.0, 3.0], state="failed").parent

@@ -91,6 +91,20 @@ def test_a_heat_map_puts_each_mean_into_its_cell(axes, sweep):
     assert rows == ["2", "1"]  # the larger value on top, as on an axis
 
 
+def test_a_heat_map_has_a_place_for_none(axes, make_run):
+    for clip, final in ((None, 1.0), (0.5, 2.0), (10.0, math.nan)):
+        for gamma in (0.9, 0.95):
+            config = {"clip": clip, "gamma": gamma, "seed": 0}
+            root = make_run(f"{clip}/{gamma}", config, [10 * gamma + final]).parents[1]
+    summary = run_summary(load_runs(root), load_status(root), "eval/mean_reward")
+    plots.heat_map(axes, summary, load_configs(root), x="gamma", y="clip")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["None", "10.0", "0.5"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.9", "0.95"]
+    texts = {text.get_position(): text.get_text() for text in axes.texts}
+    assert [texts[0, row] for row in range(3)] == ["10", "–\n1 diverged", "11"]
+    assert [texts[1, row] for row in range(3)] == ["10.5", "–\n1 diverged", "11.5"]
+
+
 def test_a_heat_map_of_an_unknown_binding_is_refused(axes, sweep):
     _, summary, configs = sweep
     with pytest.raises(AnalysisError, match="no configuration binds 'gamma'"):

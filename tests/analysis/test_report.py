@@ -164,6 +164,6 @@ def test_the_command_runs_without_tensorflow_or_plots_for_tables(make_run, tmp_p
 
 def test_findings_that_are_no_list_are_refused(make_run, capsys):
     folder = make_run("a", {"seed": 1}, [1.0])
-    (folder / "findings.json").write_text(json.dumps({"step": 1}))
+    (folder / "health.json").write_text(json.dumps({"step": 1}))
     assert run(main, [f"--logdir={folder}", f"--out={folder}/r.html"]) == 2
-    assert "findings.json: not a list of findings" in capsys.readouterr().err
+    assert "health.json: not a list of findings" in capsys.readouterr().err
