@@ -105,6 +105,12 @@ class TensorBoardWriter:
             self._write(step, Summary(value=values))
             self._writer.flush()
 
+    def write_text(self, step: int, tag: str, markdown: str) -> None:
+        """One text for the TEXT tab."""
+        with self._failing_clearly():
+            self._write(step, text_summary.text_pb(tag, markdown))
+            self._writer.flush()
+
     def on_report(self, report: Report) -> None:
         """One event with all scalars of the iteration."""
         self._write_scalars(report.env_steps, report.scalars)
@@ -139,6 +145,9 @@ def _layout() -> layout_pb2.Layout:
     )
 
 
+METRICS = "metrics.csv"
+
+
 class CsvWriter:
     """`metrics.csv`: a row per report or evaluation, a column per tag, empty where not measured."""
 
@@ -153,13 +162,13 @@ class CsvWriter:
     )
 
     def __init__(self, folder: Path, start_steps: int = 0) -> None:
-        self._path = folder / "metrics.csv"
-        found = _drop_later_rows(self._path, start_steps) if self._path.exists() else ([], {})
+        self.path = folder / METRICS
+        found = _drop_later_rows(self.path, start_steps) if self.path.exists() else ([], {})
         columns, self._last = found
         self._open(columns)
 
     def _open(self, columns: Sequence[str]) -> None:
-        self._file = open(self._path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+        self._file = open(self.path, "a", newline="", encoding="utf-8")  # noqa: SIM115
         self._table = csv.DictWriter(self._file, list(columns), restval="")
 
     def on_report(self, report: Report) -> None:
@@ -177,7 +186,7 @@ class CsvWriter:
         columns = list(dict.fromkeys([*(known or ["step", *self.LATE]), *row]))
         if columns != known:
             self._file.close()
-            _rewrite(self._path, columns, _read(self._path)[1])
+            _rewrite(self.path, columns, _read(self.path)[1])
             self._open(columns)
         self._table.writerow(row)
         self._file.flush()
@@ -186,7 +195,7 @@ class CsvWriter:
     def sync(self) -> None:
         """Wait until all rows are on the disk itself: a power failure takes none of them."""
         os.fsync(self._file.fileno())
-        sync_folder(self._path.parent)
+        sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Close the file."""

@@ -20,6 +20,9 @@ from acx.cli import stoppable
 from acx.errors import ConfigError, Interrupted, RunError
 from acx.evaluation import EvaluationResult
 from acx.experiment import Experiment, Stopped
+from acx.health.context import context_of
+from acx.health.examination import Examination
+from acx.health.observer import HealthObserver
 from acx.imports import identity, refuse_unknown_imports
 from acx.observers import CsvWriter, StatusWriter, TensorBoardWriter, read_status
 from acx.programs import ProgramCache
@@ -259,9 +262,13 @@ def _train(
                 events.unlink()
         facts = _facts(prepared) | {"config_identity": identity(folder / CONFIG)}
         status, table = StatusWriter(folder, facts, start_steps), CsvWriter(folder, start_steps)
+        events_file = TensorBoardWriter(folder, prepared.resolved, start_steps)
+        examination = Examination(context_of(experiment, prepared.resolved))
+        health = HealthObserver(folder, examination, console, events_file.write_text, start_steps)
         observers: list[Observer] = [
-            TensorBoardWriter(folder, prepared.resolved, start_steps),
+            events_file,
             table,
+            health,
             ProgressLine(console, experiment.total_steps),
             *prepared.watchers,
             status,
@@ -289,11 +296,12 @@ def _train(
             signum = received[0] if received else signal.SIGINT
             raise Interrupted(signum, f"stopped; resume with {resume_command}") from None
         except RunError as error:
-            _fail(status, str(error))
+            _fail(status, str(error), health)
             raise
         except Exception as error:
-            _fail(status, f"{type(error).__name__}: {error}")
+            _fail(status, f"{type(error).__name__}: {error}", health)
             raise
+        health.show()
         if not experiment.resumed_exactly:
             status.write(exact=False)
             console.print(
@@ -319,9 +327,10 @@ def _failing_clearly(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _fail(status: StatusWriter, message: str) -> None:
+def _fail(status: StatusWriter, message: str, health: HealthObserver) -> None:
     with contextlib.suppress(OSError):  # the reason may be that nothing can be written
         status.write(state="failed", message=message)
+        health.failed(message)
 
 
 def _close(observer: Observer) -> None:

@@ -88,7 +88,7 @@ def write_run(folder: Path, setting: Setting, seed: int) -> None:
     }
     (folder / "status.json").write_text(json.dumps(status, indent=1) + "\n")
     if diverges:
-        (folder / "findings.json").write_text(json.dumps([_finding(int(last))], indent=1) + "\n")
+        (folder / "health.json").write_text(json.dumps([_finding(int(last))], indent=1) + "\n")
 
 
 def _config(setting: Setting, seed: int) -> str:
