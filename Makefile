@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test bench learn learn-check learn-table faults sweep report notebooks bench-reading oracle lint lock clean
+.PHONY: help pendulum test test-slow bench learn learn-check learn-table faults sweep report notebooks bench-sweeps bench-reading oracle lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -15,6 +15,10 @@ pendulum: $(CORE)  ## Train the first experiment (about half a minute)
 
 test: $(DEV) lint  ## Lint, type-check and run the tests
 	$(RUN) -m pytest -n 2
+
+test-slow: $(DEV)  ## Run the tests that take minutes, on Ray and submitit too
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,ray,slurm]'
+	$(RUN) -m pytest -m slow
 
 learn: $(DEV)  ## Train what is missing: make learn EXPERIMENTS=hopper,ant SEEDS=5
 	$(RUN) -m benchmarks.learning $(if $(EXPERIMENTS),--experiments=$(EXPERIMENTS)) $(if $(SEEDS),--seeds=$(SEEDS))
@@ -46,6 +50,10 @@ report: $(DEV)  ## Write report.html about LOGDIR (default: runs)
 notebooks: $(DEV)  ## Execute the notebooks on synthetic runs, into .ipynb files
 	$(RUN) -m analysis.notebooks.demo_data runs/demo
 	$(VENV)/bin/jupytext --to ipynb --execute analysis/notebooks/0*.py
+
+bench-sweeps: $(DEV)  ## Time a sweep beside Ray Tune (half an hour)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock 'ray[tune]>=2.40'
+	$(RUN) -m benchmarks.sweep_launchers
 
 bench-reading: $(DEV)  ## Read a million scalars beside tbparse and EventAccumulator
 	$(RUN) benchmarks/event_reading.py
