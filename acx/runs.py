@@ -144,7 +144,7 @@ def resume(
         longer fits its checkpoint; nothing was changed.
       RunError, Interrupted: as for `start`.
     """
-    folder, session = _existing_folder(run_dir, allow_imports), session or Session()
+    folder, session = existing_folder(run_dir, allow_imports), session or Session()
     saved = (folder / CONFIG).read_text(encoding="utf-8")
     experiment = build([str(folder / CONFIG)], bindings, session.programs)
     resolved = config.resolved()
@@ -184,7 +184,7 @@ def restore(
       ConfigError: there is no such checkpoint, or the configuration imports what it may not.
       RunError: the checkpoints are damaged.
     """
-    folder = _existing_folder(run_dir, allow_imports)
+    folder = existing_folder(run_dir, allow_imports)
     checkpoints = CheckpointFolder(folder / CHECKPOINTS)
     if best and not checkpoints.best.exists():
         raise ConfigError(
@@ -199,7 +199,12 @@ def restore(
     return experiment
 
 
-def _existing_folder(run_dir: str, allow_imports: bool) -> Path:
+def existing_folder(run_dir: str, allow_imports: bool) -> Path:
+    """The folder of a run, made sure to be one whose configuration may be loaded.
+
+    Raises:
+      ConfigError: it is no run folder, or its configuration imports what it may not.
+    """
     folder = Path(run_dir)
     if not (folder / CONFIG).is_file():
         raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}")

@@ -138,6 +138,10 @@ class Context:
         )
         return float(np.ravel(value_at(optimizer.factory.learning_rate, progress))[0])
 
+    def rate_has_ended(self, optimizer: ClippedOptimizer, share: float) -> bool:
+        """Whether the learning rate is below 1 % of its first value by then: nothing moves."""
+        return self.rate(optimizer, share) < 0.01 * self.rate(optimizer)
+
     def rate_line(self, value: float, critic: bool = False) -> str:
         """The binding that sets the learning rate (at the start, where it is scheduled)."""
         optimizer = "Learner.critic_optimizer" if critic else "Learner.actor_optimizer"

@@ -49,8 +49,8 @@ class ValueScale(Diagnosis):
         targets = history.recent("train/return_mean")
         if context.experiment.agent.reward_normalizer is not None:
             return None
-        if size < 1e-9:
-            return None
+        if size < 1 and history.has(["train/reward_std"]) and not history["train/reward_std"].any():
+            return None  # targets are small because there is no reward
         where = "" if history.whole else f" while the critic outputs {amount(value)}"
         seen = (
             f"Value targets average {amount(targets)} with a spread of "
@@ -112,6 +112,9 @@ class CriticDoesNotLearn(Diagnosis):
         explained, spreads = history["train/explained_variance"], history["train/return_std"]
         low = (explained <= 0.05) & (spreads > 1e-3)
         if history.share < 0.14 or not history.lasted(low, share=0.12, reports=6):
+            return None
+        optimizer = context.learner.critic_optimizer or context.learner.actor_optimizer
+        if context.rate_has_ended(optimizer, history.share):
             return None
         seen = (
             f"The critic explains {history.recent('train/explained_variance'):.0%} of the variance "

@@ -124,7 +124,7 @@ class NoReward(Diagnosis):
     """Every episode so far had the same return, over 20 episodes and 12 % of the run.
 
     A solved task has constant returns too, but not from the first episode on. Tasks with a far goal
-    may need a while to reach it once, which is why this waits.
+    may need a while to reach it once, which is why this waits, and before training only notes it.
     """
 
     name = "no reward signal"
@@ -159,7 +159,7 @@ class NoReward(Diagnosis):
             f"{seen}: {what}.",
             advice="Reward progress on the way, start nearer the goal, or check that the "
             "environment returns its reward.",
-            severity="warning",
+            severity="info" if history.whole else "warning",
         )
 
 
@@ -241,7 +241,11 @@ class EvaluationGap(Diagnosis):
 
 
 class SlowParts(Diagnosis):
-    """Stepping environments takes over 90 % of the time, or writing reports over 20 %."""
+    """Stepping environments takes over 90 % of the time, or writing reports over 20 %.
+
+    Separate processes only pay off for steps of half a millisecond and more: a message to a process
+    takes a tenth of that.
+    """
 
     name = "slow parts"
     why = "The run waits for it; learning itself could go faster."
@@ -261,7 +265,10 @@ class SlowParts(Diagnosis):
             )
             seen = f"Writing reports takes {reports:.0%} of the time."
             return self.finding(history, seen, binding, severity="info")
-        if environments > 0.9 and context.experiment.environment.vectorization == "sync":
+        window = history.step - history.steps[max(len(history) - 11, 0)]
+        slow = history["time/collect_s"][-10:].sum() > 5e-4 * window
+        sync = context.experiment.environment.vectorization == "sync"
+        if environments > 0.9 and slow and sync:
             binding = context.names.line("Environment.vectorization", "async")
             seen = f"Stepping the environments takes {environments:.0%} of the time."
             return self.finding(history, seen, binding, severity="info")

@@ -14,13 +14,14 @@ EXAMINATIONS = 500  # a run at most, whatever its reports: so the cost is bounde
 class Examination:
     """Gathers reports and examines them at fixed places of the budget.
 
-    The result depends on the reports alone, so the table of a run gives what was found live.
+    The result depends on configuration and reports alone: a run's table gives what was found live.
 
     Args:
       context: the run's parts and limits.
 
     Attributes:
-      findings: so far, in the order in which they were made.
+      findings: so far, in the order in which they were made; what the configuration alone tells is
+        among them at once.
     """
 
     def __init__(self, context: Context) -> None:
@@ -29,6 +30,7 @@ class Examination:
         self._context = context
         self._known: set[str] = set()
         self._next = 0.0
+        self._examine(context)  # what the configuration alone tells
 
     def report(self, step: int, scalars: Mapping[str, float]) -> list[Finding]:
         """Take in a report's scalars by tag; returns what is newly found, mostly nothing."""

@@ -137,15 +137,15 @@ class History:
         """The tag's median over the last `share` of the budget, where it was reported."""
         return float(np.median(self.recent_values(tag, share)))
 
-    def recent_values(self, tag: str, share: float = 0.05) -> np.ndarray:
-        """The tag's values in the last `share` of the budget, or the last one there is."""
+    def recent_values(self, tag: str, share: float = 0.05, reports: int = 1) -> np.ndarray:
+        """The tag's values in the last `share` of the budget, or of the last so many reports."""
         values = self[tag]
         known = np.isfinite(values)
         if not known.any():
             return np.array([np.nan])
         since = self.step - share * self.total_steps
         late = known & (self.steps > since)
-        return values[late] if late.any() else values[known][-1:]
+        return values[late] if late.sum() >= reports else values[known][-reports:]
 
     def lasted(self, flags: np.ndarray, share: float = 0.05, reports: int = 4) -> bool:
         """Whether all of the last reports are flagged, over `share` of the budget at least.

@@ -45,6 +45,8 @@ class HealthObserver:
         if start_steps:
             with self._surviving():
                 examination.replay(folder / METRICS)
+        else:
+            self._tell(examination.findings)
         self._write()
 
     @property
