@@ -13,7 +13,8 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from acx.config import Positive, PositiveInt, configurable
-from acx.environments.guard import Guard
+from acx.environments.envpool import EnvPoolVectorEnv
+from acx.environments.guard import Guard, VectorGuard
 from acx.environments.local import LocalVectorEnv
 from acx.environments.vector import EpisodeSeed, VectorEnvironment
 from acx.errors import ConfigError, RunError
@@ -24,6 +25,9 @@ REFUSED_WRAPPERS = {
     "NormalizeReward": "Agent.reward_normalizer = @RewardNormalizer()",
     "Autoreset": "nothing: acx resets every episode itself",
 }
+
+# Vector environments that aren't made of single ones.
+READY_MADE = ("vector_entry_point", "envpool")
 
 for _name in gymnasium.wrappers.__all__:
     try:
@@ -66,7 +70,8 @@ class Environment:
       num_envs: environments stepped together in training.
       vectorization: 'sync' steps them one after another in this process (fastest for cheap
         environments), 'async' in a process each, 'vector_entry_point' uses the environment's own
-        vector class.
+        vector class, 'envpool' EnvPool's implementation of the id (`pip install 'acx[envpool]'`).
+        The last two are for training; evaluation uses single environments always.
       env_options: keyword arguments of the environment.
       wrappers: Gymnasium wrapper classes, applied in order, such as
         `[@gymnasium.wrappers.RescaleObservation]`.
@@ -77,7 +82,7 @@ class Environment:
         self,
         env_id: str,
         num_envs: PositiveInt = 8,
-        vectorization: Literal["sync", "async", "vector_entry_point"] = "sync",
+        vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = "sync",
         env_options: dict[str, Any] | None = None,
         wrappers: Sequence[Callable[..., gymnasium.Env]] = (),
         step_timeout: Positive = 60.0,
@@ -89,10 +94,10 @@ class Environment:
                     f"Environment.wrappers has {name}; use instead {REFUSED_WRAPPERS[name]}",
                     parameter="wrappers",
                 )
-        if vectorization == "vector_entry_point" and wrappers:
+        if vectorization in READY_MADE and wrappers:
             raise ConfigError(
                 "Environment.wrappers are for single environments: "
-                "they don't go with vectorization = 'vector_entry_point'",
+                f"they don't go with vectorization = '{vectorization}'",
                 parameter="wrappers",
             )
         self.env_id = env_id
@@ -148,8 +153,8 @@ class Environment:
         """`num_envs` environments under the common contract; DISABLED autoreset where possible."""
         if self.vectorization == "sync":
             return self.make_sync(num_envs, episode_seed)
-        if self.vectorization == "vector_entry_point":
-            return VectorEnvironment(self._native(num_envs), episode_seed)
+        if self.vectorization in READY_MADE:
+            return VectorEnvironment(VectorGuard(self._ready_made(num_envs)), episode_seed)
         makers = [
             functools.partial(_in_worker, os.getpid(), maker) for maker in self._makers(num_envs)
         ]
@@ -163,6 +168,31 @@ class Environment:
 
     def _makers(self, num_envs: int) -> list[Callable[[], gymnasium.Env]]:
         return [functools.partial(self.make_single, i) for i in range(num_envs)]
+
+    def _ready_made(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+        """The vector environment, if it has the spaces of the single one that evaluation uses."""
+        single = self.make_single()
+        single.close()
+        if self.vectorization == "envpool":
+            limit = single.spec.max_episode_steps if single.spec else None
+            envs: gymnasium.vector.VectorEnv = EnvPoolVectorEnv(
+                self.env_id, num_envs, self.env_options, limit
+            )
+        else:
+            envs = self._native(num_envs)
+        for does, same, one, other in (
+            ("observes", _same_box, single.observation_space, envs.single_observation_space),
+            ("takes", _same_actions, single.action_space, envs.single_action_space),
+        ):
+            if not same(one, other):
+                envs.close()
+                raise ConfigError(
+                    f"{self.env_id} with vectorization = '{self.vectorization}' {does} {other}, "
+                    f"but what acx evaluates in {does} {one}",
+                    "Environment",
+                    "vectorization",
+                )
+        return envs
 
     def _native(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         try:
@@ -181,7 +211,7 @@ class Environment:
             ) from None
 
     def check(self, steps: int = 8) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-        """Reset one environment and take a few random steps; make the native vector class, if used.
+        """Reset one environment and take a few random steps; make a ready-made vector class too.
 
         Returns:
           The observation space (a Box) and the action space.
@@ -189,7 +219,7 @@ class Environment:
         Raises:
           ConfigError: it can't be made. RunError: it misbehaves.
         """
-        if self.vectorization == "vector_entry_point":
+        if self.vectorization in READY_MADE:
             self.make(1, lambda i, e: 0).close()
         env = self.make_single()
         try:
@@ -208,3 +238,24 @@ class Environment:
             return env.observation_space, env.action_space
         finally:
             env.close()
+
+
+def _same_box(one: gymnasium.Space, other: gymnasium.Space) -> bool:
+    """Whether both are Boxes of one shape and kind of number; bounds are not compared."""
+    return (
+        isinstance(one, gymnasium.spaces.Box)
+        and isinstance(other, gymnasium.spaces.Box)
+        and one.shape == other.shape
+        and one.dtype.kind == other.dtype.kind
+    )
+
+
+def _same_actions(one: gymnasium.Space, other: gymnasium.Space) -> bool:
+    """Whether both take the same actions; a Box may be of another precision."""
+    if isinstance(one, gymnasium.spaces.Box) and isinstance(other, gymnasium.spaces.Box):
+        return (
+            _same_box(one, other)
+            and np.allclose(one.low, other.low)
+            and np.allclose(one.high, other.high)
+        )
+    return one == other

@@ -7,6 +7,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from acx.errors import RunError
 
@@ -84,6 +85,104 @@ class Guard(gymnasium.Wrapper):
         return RunError(f"environment {self._index}, {where}: {what}")
 
 
+class VectorGuard(gymnasium.vector.VectorWrapper):
+    """Checks what a vector environment returns, in about a microsecond a step.
+
+    The vector environments of single ones need none: their parts are guarded.
+    """
+
+    def __init__(self, envs: gymnasium.vector.VectorEnv) -> None:
+        super().__init__(envs)
+        self._name = type(envs.unwrapped).__name__
+        self._steps = 0
+        space = envs.single_observation_space
+        assert space.shape is not None
+        assert space.dtype is not None
+        self._rows = (envs.num_envs,)
+        self._shape = (envs.num_envs, *space.shape)
+        self._dtype = space.dtype
+        self._hands_over = envs.metadata.get("autoreset_mode") is AutoresetMode.SAME_STEP
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        """Reset, and check the observations."""
+        self._steps = 0
+        result = self._call("reset", seed=seed, options=options)
+        if type(result) is not tuple or len(result) != 2:
+            raise self._fault(f"returned {_brief(result)}, not (observations, infos)", "reset")
+        self._check_observations(result[0], "reset")
+        return result
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step, and check what comes back."""
+        self._steps += 1
+        result = self._call("step", actions)
+        if type(result) is not tuple or len(result) != 5:
+            raise self._fault(
+                f"returned {_brief(result)}, "
+                "not (observations, rewards, terminated, truncated, infos)"
+            )
+        observations, rewards, terminated, truncated, infos = result
+        self._check_observations(observations)
+        self._check_rows("rewards", rewards, "fiub", "numbers")
+        self._check_rows("terminated", terminated, "b", "bools")
+        self._check_rows("truncated", truncated, "b", "bools")
+        if self._hands_over and truncated.any():
+            self._check_final(infos, truncated)
+        return result
+
+    def _call(self, call: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            return getattr(self.env, call)(*arguments, **options)
+        except WORKER_FAILURES:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._fault(f"raised {type(error).__name__}: {error}", call) from error
+
+    def _check_observations(self, observations: Any, call: str = "step") -> None:
+        if not isinstance(observations, np.ndarray):
+            raise self._fault(
+                f"returned the observations {_brief(observations)}: not an array", call
+            )
+        if observations.shape != self._shape:
+            raise self._fault(
+                f"returned observations of shape {observations.shape}, not {self._shape}", call
+            )
+        if observations.dtype != self._dtype and not np.can_cast(observations.dtype, self._dtype):
+            raise self._fault(
+                f"returned observations of dtype {observations.dtype}; "
+                f"their space says {self._dtype}",
+                call,
+            )
+
+    def _check_rows(self, name: str, values: Any, kinds: str, what: str) -> None:
+        """Refuse what isn't an array [N] of a dtype of one of `kinds`."""
+        if not isinstance(values, np.ndarray):
+            raise self._fault(f"returned {name} = {_brief(values)}: not an array")
+        if values.shape != self._rows:
+            raise self._fault(f"returned {name} of shape {values.shape}, not {self._rows}")
+        if values.dtype.kind not in kinds:
+            raise self._fault(f"returned {name} of dtype {values.dtype}: they must be {what}")
+
+    def _check_final(self, infos: Any, truncated: np.ndarray) -> None:
+        """Refuse a SAME_STEP reset that doesn't hand over the last observations."""
+        try:
+            for i in np.flatnonzero(truncated):
+                shape = np.shape(infos["final_obs"][i])
+                if shape != self._shape[1:]:
+                    raise self._fault(
+                        f"returned infos['final_obs'][{i}] of shape {shape}, not {self._shape[1:]}"
+                    )
+        except (KeyError, IndexError, TypeError):
+            raise self._fault(
+                "truncated an episode without its last observation in infos['final_obs'], "
+                "which SAME_STEP autoreset asks for"
+            ) from None
+
+    def _fault(self, what: str, call: str = "step") -> RunError:
+        where = f"step {self._steps} since its reset" if call == "step" else "reset"
+        return RunError(f"{self._name}, {where}: {what}")
+
+
 def _is_number(reward: Any) -> bool:
     return isinstance(reward, numbers.Real | np.number | np.bool_) or (
         isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "fiub"
@@ -91,7 +190,7 @@ def _is_number(reward: Any) -> bool:
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

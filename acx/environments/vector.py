@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from acx.environments.envpool import EnvPoolVectorEnv
 from acx.environments.guard import WORKER_FAILURES, attributed
 from acx.errors import ConfigError
 from acx.states import State
@@ -53,7 +54,7 @@ class VectorEnvironment:
         mode = envs.metadata.get("autoreset_mode")
         if not isinstance(mode, AutoresetMode):
             raise ConfigError(
-                f"{type(envs).__name__}.metadata['autoreset_mode'] is {mode!r}: a vector "
+                f"{type(envs.unwrapped).__name__}.metadata['autoreset_mode'] is {mode!r}: a vector "
                 "environment must say how it resets, by a gymnasium.vector.AutoresetMode",
                 "Environment",
                 "env_id",
@@ -81,7 +82,8 @@ class VectorEnvironment:
         seeds = [self._episode_seed(i, int(e)) for i, e in enumerate(self.episodes)]
         # Native vector environments take one seed for all, as VectorEnv's signature says.
         several = isinstance(
-            self.envs, gymnasium.vector.SyncVectorEnv | gymnasium.vector.AsyncVectorEnv
+            self.envs.unwrapped,
+            gymnasium.vector.SyncVectorEnv | gymnasium.vector.AsyncVectorEnv | EnvPoolVectorEnv,
         )
         seed: Any = seeds if several else seeds[0]
         observations, _ = self._attempt(self.envs.reset, seed=seed)
@@ -140,7 +142,7 @@ class VectorEnvironment:
         try:
             return call(*arguments, **options)
         except WORKER_FAILURES as error:
-            raise attributed(self.envs, error) from None
+            raise attributed(self.envs.unwrapped, error) from None
 
     def _masked_reset(self, mask: np.ndarray, episodes: np.ndarray) -> np.ndarray:
         """Reset the environments in `mask`, each with the seed of its episode number."""
@@ -210,7 +212,7 @@ class VectorEnvironment:
 
     def close(self) -> None:
         """End worker processes, also hung or broken ones."""
-        if isinstance(self.envs, gymnasium.vector.AsyncVectorEnv):
+        if isinstance(self.envs.unwrapped, gymnasium.vector.AsyncVectorEnv):
             with warnings.catch_warnings():  # that a step is not over, which is why
                 warnings.simplefilter("ignore")
                 self.envs.close(terminate=True)

@@ -235,7 +235,7 @@ def test_a_finished_environment_alone_is_reset():
 
 def test_a_vector_entry_point_is_used_as_it_is():
     environments = Environment("CartPole-v1", 3, "vector_entry_point").make(3, no_seed)
-    assert not isinstance(environments.envs, SyncVectorEnv | AsyncVectorEnv)
+    assert not isinstance(environments.envs.unwrapped, SyncVectorEnv | AsyncVectorEnv)
     observations = environments.reset()
     assert observations.shape == (3, 4)
     steps = [environments.step(np.zeros(3, int)) for _ in range(60)]

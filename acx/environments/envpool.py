@@ -1,0 +1,172 @@
+"""EnvPool's environments as a Gymnasium vector environment."""
+
+import contextlib
+import difflib
+import functools
+import importlib
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from acx.errors import ConfigError
+
+NO_LIMIT = 2**31 - 2  # steps; EnvPool counts in int32
+# Settings that are not the environment's.
+OF_POOL = (
+    *("num_envs", "batch_size", "num_threads", "max_num_players", "thread_affinity_offset"),
+    *("base_path", "seed", "env_seed", "gym_reset_return_info", "reward_threshold"),
+)
+
+
+class EnvPoolVectorEnv(gymnasium.vector.VectorEnv):
+    """N environments that EnvPool steps in C++ threads, with NEXT_STEP autoreset.
+
+    EnvPool calls every episode that ends in the step of its time limit truncated, also where it
+    terminated. So its limit is set one step higher, where no episode arrives: it is this class that
+    truncates, and has EnvPool reset those environments in the next step.
+
+    Args:
+      env_id: an id of EnvPool's.
+      num_envs: N.
+      options: what EnvPool's configuration of that id takes.
+      time_limit: steps after which an episode is truncated; None: never.
+
+    Raises:
+      ConfigError: EnvPool is missing, or doesn't have the id or an option.
+    """
+
+    def __init__(
+        self, env_id: str, num_envs: int, options: dict[str, Any], time_limit: int | None
+    ) -> None:
+        envpool = _envpool()
+        known = envpool.list_all_envs()
+        if env_id not in known:
+            near = difflib.get_close_matches(env_id, known)
+            meant = f"; the nearest are {', '.join(near)}" if near else ""
+            raise ConfigError(f"EnvPool has no {env_id}{meant}", "Environment", "env_id")
+        self._limit = NO_LIMIT if time_limit is None else time_limit
+        settings = {
+            **options,
+            "num_envs": num_envs,
+            "num_threads": _threads(num_envs),
+            "max_episode_steps": self._limit + 1,
+        }
+        with _quiet():
+            taken = [n for n in envpool.make_spec(env_id).config._fields if n not in OF_POOL]
+            for name in options:
+                if name not in taken:
+                    raise ConfigError(
+                        f"EnvPool's {env_id} takes no option {name!r}, only {', '.join(taken)}",
+                        "Environment",
+                        "env_options",
+                    )
+            try:
+                spec = envpool.make_spec(env_id, **settings)
+                self.single_observation_space = spec.gymnasium_observation_space
+                self.single_action_space = spec.gymnasium_action_space
+            except Exception as error:
+                text = " ".join(str(error).split())
+                raise ConfigError(
+                    f"EnvPool can't make {env_id}: {text}", "Environment", "env_options"
+                ) from None
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self._make = functools.partial(envpool.make_gymnasium, env_id, **settings)
+        self._pool: Any = None
+        self._ids = np.arange(num_envs, dtype=np.int32)
+        self._late: np.ndarray | None = None  # [N] bool, truncated in the last step; None: none
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Make all environments anew, for EnvPool takes seeds only then.
+
+        Args:
+          seed: of each environment, or of the first: the others' follow it. Later episodes go on
+            with the random numbers of the first.
+          options: not used.
+        """
+        if seed is None:
+            seed = int(self.np_random.integers(2**31))
+        seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else seed
+        with _quiet():
+            self._pool = self._make(seed=[each % 2**31 for each in seeds])
+            observations, _ = self._pool.reset()
+        self._late = None
+        return observations, {}
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step all, or reset those whose episode is over: one action each, [N, ...]."""
+        if actions.shape != self.action_space.shape:  # EnvPool would end the process
+            raise ValueError(f"actions of shape {actions.shape}, not {self.action_space.shape}")
+        if self._late is None:
+            observations, rewards, terminated, _, infos = self._pool.step(actions)
+            elapsed = infos["elapsed_step"]
+        else:
+            observations, rewards, terminated, elapsed = self._reset_late(actions, self._late)
+        truncated = (elapsed >= self._limit) & ~terminated
+        self._late = truncated if truncated.any() else None
+        return observations, rewards, terminated, truncated, {}
+
+    def _reset_late(self, actions: np.ndarray, late: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Reset those in `late` [N], step the others: what `step` returns, and steps elapsed."""
+        resets, others = self._ids[late], self._ids[~late]
+        first, _ = self._pool.reset(resets)
+        observations = np.empty((self.num_envs, *first.shape[1:]), first.dtype)
+        rewards = np.zeros(self.num_envs, np.float32)
+        terminated = np.zeros(self.num_envs, bool)
+        elapsed = np.zeros(self.num_envs, np.int32)
+        observations[resets] = first
+        if len(others):
+            observations[others], rewards[others], terminated[others], _, infos = self._pool.step(
+                actions[others], others
+            )
+            elapsed[others] = infos["elapsed_step"]
+        return observations, rewards, terminated, elapsed
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End EnvPool's threads."""
+        self._pool = None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warning that float32 holds a space's bounds less precisely."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*precision lowered by casting")
+        yield
+
+
+def _envpool() -> Any:
+    """The package; importing it takes a few seconds."""
+    try:
+        return importlib.import_module("envpool")
+    except ModuleNotFoundError as error:
+        missing = error.name or "envpool"
+        what = f"EnvPool, which needs {missing}" if missing != "envpool" else "EnvPool"
+        raise ConfigError(
+            f"vectorization = 'envpool' needs {what}: pip install 'acx[envpool]'",
+            "Environment",
+            "vectorization",
+        ) from None
+    except ImportError as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(
+            f"EnvPool can't be loaded: {text}", "Environment", "vectorization"
+        ) from None
+
+
+def _threads(num_envs: int) -> int:
+    """A thread for 8 environments, at most one a core: waking more takes longer than it saves."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(cores or 1, num_envs // 8))
