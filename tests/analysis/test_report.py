@@ -1,12 +1,12 @@
 import json
 import re
-import shutil
 import subprocess
 import sys
 from urllib.parse import unquote
 
 import pandas as pd
 import pytest
+from browser import EXECUTABLE
 
 from analysis.commands import run
 from analysis.export import latex, markdown
@@ -49,10 +49,8 @@ def test_links_lead_to_the_run_folders(sweep_page, sweep):
     assert targets == {path.parent.resolve() for path in sweep.rglob("config.gin")}
 
 
+@pytest.mark.skipif(EXECUTABLE is None, reason="no Chromium here")
 def test_the_page_opens_in_a_browser_without_errors(sweep_page, tmp_path):
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium here")
     probe = (
         "<script>console.log('pictures', [...document.images].every(i => i.naturalWidth))</script>"
     )
@@ -61,7 +59,7 @@ def test_the_page_opens_in_a_browser_without_errors(sweep_page, tmp_path):
     flags = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--enable-logging=stderr"]
     offline = ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path}/profile"]
     done = subprocess.run(
-        [browser, *flags, *offline, "--dump-dom", probed.as_uri()],
+        [EXECUTABLE, *flags, *offline, "--dump-dom", probed.as_uri()],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,17 +1,13 @@
 """TensorBoard and the analysis on runs that acx trained: what a user sees and reads."""
 
 import csv
-import json
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import EXECUTABLE, visit
+from browser import EXECUTABLE, ask, tensorboard, visit
 
 from analysis import load_configs, load_runs, load_status
 
@@ -39,38 +35,8 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(trained):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = ["--logdir", str(trained), "--host", "127.0.0.1", "--port", str(port)]
-    quiet = subprocess.DEVNULL
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tensorboard.main", *where], stdout=quiet, stderr=quiet
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_for_runs(address)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
-
-
-def wait_for_runs(address):
-    end = time.monotonic() + 90
-    while time.monotonic() < end:
-        try:
-            if len(get(address, "/data/runs")) == 2:
-                return
-        except OSError:
-            pass
-        time.sleep(0.5)
-    pytest.fail("TensorBoard didn't list the runs")
-
-
-def get(address, path):
-    with urllib.request.urlopen(address + path, timeout=10) as answer:
-        return json.load(answer)
+    with tensorboard(trained, lambda address: len(ask(address, "/data/runs") or []) == 2) as found:
+        yield found
 
 
 def test_the_tables_hold_what_the_run_itself_wrote_down(trained):
@@ -93,7 +59,7 @@ def test_tensorboard_serves_the_same_points(trained, address):
     table = load_runs(trained, tags="rollout/ep_rew_mean")
     for run, points in table.groupby("run", observed=True):
         path = f"/data/plugin/scalars/scalars?tag=rollout/ep_rew_mean&run={run}"
-        served = np.array(get(address, path))
+        served = np.array(ask(address, path))
         np.testing.assert_array_equal(served[:, 1], points["step"])
         np.testing.assert_allclose(served[:, 2], points["value"], rtol=1e-6)
 

@@ -5,7 +5,6 @@ by a headless Chromium.
 """
 
 import asyncio
-import base64
 import io
 import sys
 import tempfile
@@ -15,10 +14,10 @@ from pathlib import Path
 from rich.console import Console
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "analysis"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)]
 
-from browser import visit  # noqa: E402
-from test_hparams import tensorboard  # noqa: E402
+from browser import tensorboard, visit  # noqa: E402
+from test_hparams import all_known  # noqa: E402
 
 from sweeps.display import header, state_table  # noqa: E402
 from sweeps.folder import Progress  # noqa: E402
@@ -67,16 +66,11 @@ def results(plan, folder):
     return drawn
 
 
-async def photograph(page, name, width, height):
-    size = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-    shot = await page.send("Page.captureScreenshot", clip=size)
-    (IMAGES / name).write_bytes(base64.b64decode(shot["data"]))
-
-
 def main(sweep_file):
     plan = load_plan(sweep_file)
     folder = Path("runs", plan.name)
-    with tempfile.TemporaryDirectory() as scratch, tensorboard(folder, len(plan.trials)) as address:
+    ready = all_known(len(plan.trials))
+    with tempfile.TemporaryDirectory() as scratch, tensorboard(folder, ready) as address:
 
         async def take(page):
             for name, drawn in (
@@ -88,19 +82,13 @@ def main(sweep_file):
                 box = picture.read_text().partition('viewBox="0 0 ')[2].split('"')[0].split()
                 await page.open(picture.as_uri())
                 await asyncio.sleep(1)
-                await page.send(
-                    "Emulation.setDeviceMetricsOverride",
-                    width=int(float(box[0])),
-                    height=int(float(box[1])),
-                    deviceScaleFactor=1,
-                    mobile=False,
-                )
-                await photograph(page, f"sweep_{name}.png", *map(float, box))
+                await page.resize(*(int(float(side)) for side in box))
+                await page.photograph(IMAGES / f"sweep_{name}.png", *map(float, box))
             await page.send("Emulation.clearDeviceMetricsOverride")
             await page.open(f"{address}/#hparams")
             await page.text("clip_norm", "evaluation return")
             await asyncio.sleep(3)
-            await photograph(page, "sweep_hparams.png", 1400, 760)
+            await page.photograph(IMAGES / "sweep_hparams.png", 1400, 760)
 
         visit(Path(scratch, "profile"), take)
 

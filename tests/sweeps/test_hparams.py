@@ -1,16 +1,10 @@
 """The sweep in TensorBoard's HPARAMS tab: by its data, and as a user sees it."""
 
-import json
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from browser import EXECUTABLE, ask, tensorboard, visit
 from sweeping import CUBE, CUBE_TRIALS, finish, run_sweep, start_sweep, table
 
 from analysis import load_configs, load_runs, load_status
@@ -18,29 +12,6 @@ from analysis import load_configs, load_runs, load_status
 SEEDED = CUBE.replace("Sweep.seeds = 1", "Sweep.seeds = 2").replace(
     ", 'learning_rate': [1e-3, 1e-2]", ""
 )
-
-
-@contextmanager
-def tensorboard(folder, runs):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = ["--logdir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tensorboard.main", *where],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while len(sessions(address)) < runs:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
 
 
 def groups_of(address):
@@ -55,20 +26,14 @@ def groups_of(address):
     return (rows or {}).get("sessionGroups", [])
 
 
-def sessions(address):
-    """The finished runs that the tab knows: they come some time after the list of runs."""
-    found = [session for group in groups_of(address) for session in group["sessions"]]
-    return [session for session in found if session.get("metricValues")]
+def all_known(count):
+    """Whether the tab knows so many finished runs: they come after the list of runs."""
 
+    def ready(address):
+        found = [session for group in groups_of(address) for session in group["sessions"]]
+        return len([session for session in found if session.get("metricValues")]) >= count
 
-def ask(address, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
-    except OSError:
-        return None
+    return ready
 
 
 @pytest.mark.slow
@@ -76,7 +41,7 @@ def test_one_row_for_each_point_with_typed_columns_and_the_return_first(tmp_path
     file, folder = tmp_path / "sweep.gin", tmp_path / "runs"
     file.write_text(SEEDED)
     assert finish(start_sweep(file, folder, "--workers=1")).code == 0
-    with tensorboard(folder, 8) as address:
+    with tensorboard(folder, all_known(8)) as address:
         experiment = ask(address, "/data/plugin/hparams/experiment", {})
         rows = groups_of(address)
     infos = {info["name"]: info["type"] for info in experiment["hparamInfos"]}
@@ -138,16 +103,14 @@ def test_the_analysis_reads_a_sweep_as_any_runs(cube):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(EXECUTABLE is None, reason="no Chromium here")
 def test_the_tab_shows_the_points(cube, tmp_path):
-    browser = pytest.importorskip("browser")
-    if browser.EXECUTABLE is None:
-        pytest.skip("no Chromium found")
     shutil.copytree(cube.folder, tmp_path / "runs")
-    with tensorboard(tmp_path / "runs", 8) as address:
+    with tensorboard(tmp_path / "runs", all_known(8)) as address:
 
         async def look(page):
             await page.open(f"{address}/#hparams")
             return await page.text("clip_norm", "evaluation return")
 
-        text = browser.visit(tmp_path / "profile", look)
+        text = visit(tmp_path / "profile", look)
     assert "gamma" in text

@@ -1,10 +1,14 @@
-"""Headless Chromium over its DevTools protocol: what a page shows, requests and complains about."""
+"""Headless Chromium over its DevTools protocol, and TensorBoard for it to look at."""
 
 import asyncio
+import base64
+import contextlib
 import itertools
 import json
 import shutil
+import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -68,6 +72,56 @@ class Page:
                 return text
             assert time.monotonic() < end, f"{missing} not in the page: {text[:3000]}"
             await asyncio.sleep(0.3)
+
+    async def resize(self, width, height):
+        """Show the page in a window of this size."""
+        await self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    async def photograph(self, file, width, height):
+        """Save the page's upper left corner as a PNG."""
+        size = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        shot = await self.send("Page.captureScreenshot", clip=size)
+        file.write_bytes(base64.b64decode(shot["data"]))
+
+
+@contextlib.contextmanager
+def tensorboard(folder, ready, cwd=None):
+    """TensorBoard's address, once `ready(address)` is true: it loads runs in its own time."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = ["--logdir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+    quiet = subprocess.DEVNULL
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tensorboard.main", *where], stdout=quiet, stderr=quiet, cwd=cwd
+    )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        end = time.monotonic() + 90
+        while not ready(address):
+            assert time.monotonic() < end, "TensorBoard didn't load the runs"
+            time.sleep(0.3)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
+def ask(address, path, body=None):
+    """What TensorBoard answers to a request for data; None while it doesn't."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+    except OSError:
+        return None
 
 
 def visit(profile: Path, steps):
