@@ -52,7 +52,8 @@ def load_tensorflow() -> str:
     One thread an operation: the networks are too small to gain from more, the second core is
     better used by the critic, and sums in a fixed order make runs reproducible.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Not even errors: what goes wrong raises, and XLA calls hints for tuning missing instructions.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" not in sys.modules:
         use_kept_programs()
     with _held_stderr(), _without(UNNEEDED):
