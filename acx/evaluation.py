@@ -8,6 +8,7 @@ from acx.actors import NumpyNetwork
 from acx.config import PositiveInt, configurable
 from acx.environments.factory import Environment
 from acx.environments.normalization import ObservationNormalizer, network_inputs
+from acx.environments.vector import Transition
 from acx.errors import RunError
 from acx.policies import PolicyHead
 from acx.seeding import Stream, episode_seed
@@ -79,7 +80,8 @@ def evaluate(
     more often than long ones.
 
     Raises:
-      RunError: an environment failed, or an episode had no end within `max_steps`.
+      RunError: an environment failed or returned something that is not finite, or an episode had no
+        end within `max_steps`.
     """
     num_envs = min(episodes, 20)
     envs = environment.make_sync(num_envs, lambda i, e: episode_seed(seed, stream, i, e))
@@ -91,6 +93,8 @@ def evaluate(
             actions = deterministic_actions(head, actor, normalizer, observations)
             step = envs.step(actions)
             active = playing < episodes
+            if not (np.isfinite(step.rewards).all() and np.isfinite(step.observations).all()):
+                raise _not_finite(step)
             returns[playing[active]] += step.rewards[active]
             lengths[playing[active]] += 1
             playing = playing + num_envs * (step.terminated | step.truncated)
@@ -103,3 +107,15 @@ def evaluate(
         )
     finally:
         envs.close()
+
+
+def _not_finite(step: Transition) -> RunError:
+    """The first reward or observation of a step that is NaN or infinite."""
+    for name, values in (("reward", step.rewards), ("observation", step.observations)):
+        for i, value in enumerate(values):
+            if not np.isfinite(value).all():
+                return RunError(
+                    f"environment {i} of the evaluation returned the {name} {value}: "
+                    "it is not finite"
+                )
+    raise AssertionError("all is finite")

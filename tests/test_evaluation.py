@@ -107,6 +107,22 @@ def test_an_episode_without_an_end_is_an_error_with_advice():
         play(environment, 2, max_steps=50)
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("reward nan", "reward nan"),
+        ("reward inf", "reward inf"),
+        ("observation nan", r"observation \[nan\]"),
+        ("observation inf", r"observation \[inf\]"),
+    ],
+)
+def test_what_is_not_finite_is_named_and_never_averaged(fault, said):
+    faulty_seed = episode_seed(0, STREAM, 1, 0)
+    options = {"fault": fault, "seed": faulty_seed}
+    with pytest.raises(RunError, match=rf"environment 1 of the evaluation returned the {said}"):
+        play(Environment("toys:Faulty-v0", env_options=options), 3)
+
+
 def test_a_result_says_mean_and_deviation():
     result = EvaluationResult(np.array([1.0, 3.0]), np.array([5, 5]))
     assert (result.mean, result.std) == (2.0, 1.0)
