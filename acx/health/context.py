@@ -23,6 +23,7 @@ class Names:
 
     def __init__(self, resolved: str = "") -> None:
         self.references: dict[str, str] = dict(re.findall(r"^(\S+) = ([%@]\S+)$", resolved, re.M))
+        self._bound = set(re.findall(r"^(\S+) =", resolved, re.M))
 
     def line(self, parameter: str, value: Any, scope: str = "") -> str:
         """The binding that sets a parameter, by its macro where it has one.
@@ -40,7 +41,7 @@ class Names:
                 return (
                     f"{reference.removeprefix('%') if reference[:1] == '%' else name} = {written}"
                 )
-        return f"{parameter} = {written}"
+        return f"{scoped if scoped in self._bound else parameter} = {written}"
 
     def scope_of(self, component: str) -> str:
         """The scope in which a reference such as '@critic/OptimizerFactory()' builds, or ''."""
