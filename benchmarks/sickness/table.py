@@ -1,0 +1,120 @@
+"""The table in docs/doctor.md and the goals."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.sickness.measuring import Results, Sick
+
+DOCS = Path("docs/doctor.md")
+START, END = "<!-- sickness table -->", "<!-- end of sickness table -->"
+RIGHT, CURED, WITHIN, COST = 0.95, 0.8, 0.1, 0.01  # the goals
+
+
+def _groups(rows: Sequence[Sick]) -> dict[tuple[str, str], list[Sick]]:
+    groups: dict[tuple[str, str], list[Sick]] = {}
+    for row in rows:
+        groups.setdefault((row.base, row.name), []).append(row)
+    return groups
+
+
+def is_cured(row: Sick) -> bool:
+    """Whether the return is within a tenth of the way from random to healthy."""
+    return row.score is not None and row.score >= 1 - WITHIN
+
+
+def _line(base: str, name: str, rows: Sequence[Sick]) -> str:
+    shares = [row.share for row in rows if row.share is not None]
+    scores = [row.score for row in rows if row.score is not None]
+    bindings = list(dict.fromkeys(row.binding for row in rows if row.binding))
+    others = {found for row in rows for found, _ in row.found} - set(_right_names(rows))
+    cells = [
+        name,
+        base,
+        ", ".join(_right_names(rows)) or "none",
+        f"{sum(row.right for row in rows)} of {len(rows)}",
+        f"{np.median(shares):.1%}" if shares else "-",
+        "<br>".join(f"`{binding}`" for binding in bindings) or "-",
+        f"{min(scores):.2f}" if scores else ("not measured" if rows[0].curable else "no cure"),
+        ", ".join(sorted(others)) or "-",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _right_names(rows: Sequence[Sick]) -> list[str]:
+    return sorted({found for row in rows for found, share in row.found if share == row.share})
+
+
+def markdown(results: Results) -> str:
+    """Two tables, the set-ups that thresholds were chosen on and those held out."""
+    lines = []
+    for held_out, title in ((False, "Thresholds were chosen on these"), (True, "Held out")):
+        lines += [
+            f"**{title}**",
+            "",
+            "| what is wrong | experiment | diagnosis | right | at | printed binding | "
+            "worst score with it | also found |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        ]
+        rows = [row for row in results.sick if row.held_out == held_out]
+        lines += [_line(base, name, group) for (base, name), group in _groups(rows).items()]
+        lines.append("")
+    return "\n".join([*lines, *summary(results)])
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count} of {of} ({count / of:.0%})" if of else "none measured"
+
+
+def _part(rows: Sequence[Sick]) -> str:
+    tried = [row for row in rows if row.score is not None]
+    right = _share(sum(row.right for row in rows), len(rows))
+    cured = _share(sum(map(is_cured, tried)), len(tried))
+    return f"{right} diagnosed right in the first fifth of the budget, {cured} cured"
+
+
+def summary(results: Results) -> list[str]:
+    """The figures beside the goals."""
+    held_out = [row for row in results.sick if row.held_out]
+    tuned = [row for row in results.sick if not row.held_out]
+    alarms = sum(bool(row.alarms) for row in results.healthy)
+    return [
+        f"- Chosen on: {_part(tuned)}.",
+        f"- Held out: {_part(held_out)}.",
+        f"- Healthy runs with a warning or an error: {alarms} of {len(results.healthy)}.",
+        f"- Examining took {cost(results):.2%} of the time of the healthy runs.",
+    ]
+
+
+def cost(results: Results) -> float:
+    """Seconds of examination by seconds of training."""
+    trained = sum(row.seconds for row in results.healthy)
+    return sum(row.examined for row in results.healthy) / trained if trained else 0.0
+
+
+def missed(results: Results) -> list[str]:
+    """The goals that are not met, in words."""
+    rows, tried = results.sick, [row for row in results.sick if row.score is not None]
+    goals = [
+        (sum(row.right for row in rows) >= RIGHT * len(rows), f"diagnosed right: {RIGHT:.0%}"),
+        (sum(map(is_cured, tried)) >= CURED * len(tried), f"cured: {CURED:.0%}"),
+        (not any(row.alarms for row in results.healthy), "no alarm in healthy runs"),
+        (cost(results) < COST, f"cost below {COST:.0%}"),
+    ]
+    return [goal for met, goal in goals if not met]
+
+
+def write_docs(results: Results, seeds: int, cure_seeds: int) -> None:
+    """Replace the table in docs/doctor.md."""
+    text = DOCS.read_text(encoding="utf-8")
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    measured = f"Measured with {_seeds(seeds)}; cures with {_seeds(cure_seeds)}."
+    DOCS.write_text(
+        f"{before}{START}\n{measured}\n\n{markdown(results)}\n{END}{after}", encoding="utf-8"
+    )
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
