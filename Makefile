@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test test-slow bench learn learn-check learn-table faults sweep report notebooks bench-sweeps bench-reading oracle lint lock clean
+.PHONY: help pendulum test test-slow bench learn learn-check learn-table faults doctor-check sweep report notebooks bench-sweeps bench-reading oracle lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ learn-table: $(DEV)  ## Print the learning goals beside the committed results
 
 faults: $(DEV)  ## Break runs on purpose and count what held (an hour on 2 cores)
 	$(RUN) -m benchmarks.faults
+
+doctor-check: $(DEV)  ## Make experiments sick, count right diagnoses and cures (hours)
+	$(RUN) -m benchmarks.sickness
 
 sweep: $(CORE)  ## Sweep gamma, reward scale and clip norm on Pendulum (ten minutes)
 	$(RUN) -m sweeps.run --sweep=sweeps/pendulum_grid.gin
