@@ -16,11 +16,10 @@ from absl import app, flags
 
 from analysis.statistics import interquartile_mean
 from analysis.summary import spread
+from benchmarks.pages import README, markdown, put, show
 
 RESULTS = Path(__file__).parent / "results"
-README = Path(__file__).parent.parent / "README.md"
 PICTURE = Path(__file__).parent.parent / "docs/images/learning.png"
-MARKS = ("<!-- learning table -->\n", "<!-- end of learning table -->")
 
 WRITE_README = flags.DEFINE_bool("readme", False, "Renew the README's table and picture.")
 
@@ -200,23 +199,10 @@ HEADER = [
 ]
 
 
-def markdown(table: Sequence[Sequence[str]]) -> str:
-    """The table as Markdown."""
-    lines = ["| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
-    lines += ["| " + " | ".join(row) + " |" for row in table]
-    return "\n".join(lines) + "\n"
-
-
 def print_table(names: Sequence[str]) -> int:
     """Print goals beside results and a summary line; returns the exit code."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*HEADER)
     cells = rows(names)
-    for row in cells:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 180).print(table)
+    show(HEADER, cells, width=180)
     met = sum(row[-1] == "yes" for row in cells)
     absent = sum(row[-1] == "not measured" for row in cells)
     print(f"learning: {met} of {len(cells)} goals met, {absent} not measured")
@@ -225,10 +211,7 @@ def print_table(names: Sequence[str]) -> int:
 
 def write_readme(names: Sequence[str]) -> None:
     """Put the table between the README's marks, and draw the curves."""
-    text = README.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    README.write_text(before + MARKS[0] + markdown(rows(names)) + MARKS[1] + after, "utf-8")
+    put(README, "learning table", markdown(HEADER, rows(names)))
     draw(measured())
 
 

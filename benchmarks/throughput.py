@@ -1,10 +1,12 @@
 """Environment steps per second, side by side with peers in one run.
 
-python -m benchmarks.throughput --sb3=.venv-peers/sb3/bin/python
+python -m benchmarks.throughput [--cleanrl=PATH] [--purejaxrl=PATH] [--works=NAMES] [--runs=5]
 
 Each work (benchmarks/works.json: environment, sizes, epochs) runs in a process of its own, acx and
-the peer in turn, so that a slow spell of the machine hits both; each peer with 1 thread and with
-all, the better one counts. The ratio is of medians. Exits with 1 where a goal is missed.
+its peers in turn, so that a slow spell of the machine hits all; peers whose threads can be set run
+with one and with all, and the better setting counts. Ratios are of medians. CleanRL and PureJaxRL
+are no packages: they are measured from copies that the flags name, and left out without one. Exits
+with 1 where a goal is missed.
 """
 
 import json
@@ -12,77 +14,162 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from absl import app, flags
-from rich.console import Console
-from rich.table import Table
+
+from benchmarks.pages import PERFORMANCE, markdown, put, show
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results/throughput.json"
+PICTURE = HERE.parent / "docs/images/throughput.png"
 
-SB3 = flags.DEFINE_string("sb3", None, "The Python that has Stable-Baselines3.", required=True)
+PEERS = {
+    "sb3": "Stable-Baselines3",
+    "cleanrl": "CleanRL",
+    "tf_agents": "TF-Agents",
+    "purejaxrl": "PureJaxRL",
+}
+COPIES = {
+    name: flags.DEFINE_string(name, None, f"A copy of {PEERS[name]}'s repository.")
+    for name in ("cleanrl", "purejaxrl")
+}
+PYTHONS = flags.DEFINE_string("peers", ".venv-peers", "The folder with an environment a peer.")
 WORKS = flags.DEFINE_list("works", None, "Names in works.json; all by default.")
 RUNS = flags.DEFINE_integer("runs", 5, "Alternating runs of each.", lower_bound=1)
+DRAW = flags.DEFINE_bool("draw", False, "Only print and draw what was measured last.")
 
 Measured = dict[str, Any]
 
 
 def measure(command: list[str]) -> Measured:
     """Run a worker; returns the JSON object of its last line."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    found: Measured = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
 
-def alternate(work: dict[str, Any], runs: int) -> dict[str, list[Measured]]:
-    """acx and the peers in turn."""
-    text = json.dumps(work)
-    commands = {"acx": [sys.executable, "-m", "benchmarks.peers.own", text]}
-    for threads in sorted({1, os.cpu_count() or 1}):
-        name = f"sb3, {threads} thread{'s' if threads > 1 else ''}"
-        commands[name] = [SB3.value, str(HERE / "peers/sb3.py"), text, str(threads)]
-    rounds = [{name: measure(command) for name, command in commands.items()} for _ in range(runs)]
-    return {name: [measured[name] for measured in rounds] for name in commands}
+def commands(work: Measured) -> Iterator[tuple[str, int, list[str]]]:
+    """System, threads, command line: of acx, and of each peer that the work has a goal for."""
+    text, cores = json.dumps(work), os.cpu_count() or 1
+    yield "acx", cores, [sys.executable, "-m", "benchmarks.peers.own", text]
+    for name in work["goals"]:
+        copy = []
+        if name in COPIES:
+            if COPIES[name].value is None:
+                continue
+            copy = [f"--{name}={COPIES[name].value}"]
+        python = Path(PYTHONS.value, name, "bin/python")
+        for threads in sorted({1, cores}):
+            script = str(HERE / f"peers/{name}.py")
+            yield name, threads, [str(python), script, text, str(threads), *copy]
 
 
-def median(measured: list[Measured], key: str) -> float:
-    """The median of a figure over runs."""
-    return statistics.median(run[key] for run in measured)
+def alternate(work: Measured, runs: int) -> list[Measured]:
+    """All systems in turn, `runs` times; one entry a system and thread setting."""
+    systems: list[tuple[Measured, list[str]]] = [
+        ({"system": name, "threads": threads, "runs": []}, command)
+        for name, threads, command in commands(work)
+    ]
+    for _ in range(runs):
+        for system, command in systems:
+            system["runs"].append(measure(command))
+    return [system for system, _ in systems]
+
+
+def median(system: Measured, key: str) -> float:
+    """The median of a figure over a system's runs."""
+    return statistics.median(run[key] for run in system["runs"])
+
+
+def best(systems: list[Measured], name: str) -> Measured | None:
+    """The faster thread setting of a system."""
+    own = [system for system in systems if system["system"] == name]
+    return max(own, key=lambda s: median(s, "steps_per_second"), default=None)
+
+
+HEADER = ("work", "system", "steps/s", "start-up s", "memory MB", "acx is", "goal")
+
+
+def report(kept: dict[str, Any]) -> tuple[list[list[str]], int, int]:
+    """The table's rows; goals that were missed, and that were not measured."""
+    rows: list[list[str]] = []
+    missed = unmeasured = 0
+    works = json.loads((HERE / "works.json").read_text())
+    for work, systems in kept.items():
+        own = best(systems, "acx")
+        assert own is not None
+        speed = median(own, "steps_per_second")
+        for number, name in enumerate(["acx", *works[work]["goals"]]):
+            system, goal = best(systems, name), works[work]["goals"].get(name)
+            row = [work if number == 0 else "", PEERS.get(name, name)]
+            if system is None:
+                unmeasured += 1
+                rows.append([*row, "not measured", "", "", "", f"≥ {goal:g}"])
+                continue
+            ratio = speed / median(system, "steps_per_second")
+            kept_goal = goal is None or ratio >= goal
+            missed += not kept_goal
+            figures = (
+                f"{median(system, 'steps_per_second'):,.0f}",
+                f"{median(system, 'startup'):.1f}",
+            )
+            row += [*figures, f"{median(system, 'memory_mb'):,.0f}"]
+            faster = "" if goal is None else f"{ratio:.2f} times as fast"
+            aim = "" if goal is None else f"≥ {goal:g}{'' if kept_goal else ', missed'}"
+            rows.append([*row, faster, aim])
+    return rows, missed, unmeasured
+
+
+def draw(kept: dict[str, Any]) -> None:
+    """One bar a system and work, the range of the runs as a line."""
+    import matplotlib.pyplot as plt
+
+    colors = dict(
+        zip(["acx", *PEERS], ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#999999"], strict=True)
+    )
+    figure, axes = plt.subplots(
+        1, len(kept), figsize=(2.1 * len(kept), 2.8), layout="constrained", squeeze=False
+    )
+    for axis, (work, systems) in zip(axes[0], kept.items(), strict=True):
+        shown = [s for name in colors if (s := best(systems, name)) is not None]
+        for place, system in enumerate(shown):
+            speeds = [run["steps_per_second"] / 1000 for run in system["runs"]]
+            axis.bar(place, statistics.median(speeds), color=colors[system["system"]], width=0.7)
+            axis.vlines(place, min(speeds), max(speeds), color="#333333", linewidth=1)
+        labels = [str(PEERS.get(s["system"], "acx")) for s in shown]
+        axis.set_xticks(range(len(shown)), labels, rotation=45, ha="right", fontsize=7)
+        axis.set_title(work, fontsize=8)
+        axis.tick_params(axis="y", labelsize=7)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0][0].set_ylabel("thousand environment steps a second", fontsize=8)
+    figure.savefig(PICTURE, dpi=130)
 
 
 def main(arguments: list[str]) -> int:
     """Measure all works, print the table, keep the figures."""
     works = json.loads((HERE / "works.json").read_text())
-    table = Table("work", "system", "steps/s", "start-up s", "memory MB", "acx is", "goal")
-    missed, kept = 0, {}
-    for name in WORKS.value or works:
-        measured = alternate(works[name], RUNS.value)
-        own = median(measured["acx"], "steps_per_second")
-        peer = max(
-            median(runs, "steps_per_second") for who, runs in measured.items() if who != "acx"
-        )
-        goal = works[name]["goals"].get("sb3")
-        missed += goal is not None and own / peer < goal
-        for who, runs in measured.items():
-            speed = median(runs, "steps_per_second")
-            table.add_row(
-                name if who == "acx" else "",
-                who,
-                f"{speed:,.0f}",
-                f"{median(runs, 'startup'):.1f}",
-                f"{median(runs, 'memory_mb'):,.0f}",
-                "" if who == "acx" else f"{own / speed:.2f} times as fast",
-                f"≥ {goal:g}" if who == "acx" and goal else "",
-            )
-        kept[name] = {"ratio": round(own / peer, 2), "measured": measured}
-        print(f"{name}: acx {own:,.0f}/s, {own / peer:.2f} times Stable-Baselines3", flush=True)
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-    print(f"throughput: {missed} goals missed")
+    kept = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    if not DRAW.value:
+        for name in WORKS.value or works:
+            kept[name] = alternate(works[name], RUNS.value)
+            RESULT.write_text(json.dumps(kept, indent=1) + "\n")
+            own = best(kept[name], "acx")
+            assert own is not None
+            print(f"{name}: acx {median(own, 'steps_per_second'):,.0f} steps/s", flush=True)
+    kept = {name: kept[name] for name in works if name in kept}
+    draw(kept)
+    rows, missed, unmeasured = report(kept)
+    show(HEADER, rows)
+    versions = sorted({run["version"] for s in kept.values() for w in s for run in w["runs"]})
+    print("; ".join(versions))
+    put(PERFORMANCE, "throughput", f"{markdown(HEADER, rows)}\n{'; '.join(versions)}.\n")
+    print(f"throughput: {missed} goals missed, {unmeasured} not measured")
     return 1 if missed else 0
 
 

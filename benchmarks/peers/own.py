@@ -40,6 +40,7 @@ def main() -> None:
         f"total_steps = {rows * work['iterations']}",
         f"Environment.env_id = '{work['env_id']}'",
         f"Environment.num_envs = {work['num_envs']}",
+        f"Environment.vectorization = '{work.get('vectorization', 'sync')}'",
         f"Experiment.rollout_length = {work['rollout_length']}",
         f"Agent.policy_head = @{'GaussianHead' if continuous else 'CategoricalHead'}()",
         "Evaluation.final_episodes = 1",
