@@ -7,8 +7,9 @@ under the same path.
 import contextlib
 import os
 import signal
+import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from acx.errors import ConfigError
@@ -21,6 +22,8 @@ try:
 except ImportError:
     raise ConfigError("--backend=ray needs a package: pip install 'acx[ray]'") from None
 
+RAYS_OWN = {"num_cpus", "num_gpus", "memory"}
+SECONDS_TO_REACH = 10.0
 SECONDS_TO_STOP = 30.0  # to start a process on each node that tells the workers, and to save
 
 
@@ -54,28 +57,70 @@ class _Worker:
         return perform(kind, jobs, self._session, self._device)
 
 
+@contextlib.contextmanager
+def _reaching(address: str | None) -> Iterator[None]:
+    """Say in one line that there is no cluster; Ray itself would try for minutes."""
+    try:
+        host, _, port = (address or "").rpartition(":")
+        if host and port.isdigit() and "/" not in host:
+            socket.create_connection((host, int(port)), SECONDS_TO_REACH).close()
+        yield
+    except OSError as error:
+        reason = str(error).split(". ")[0]
+        raise ConfigError(f"can't reach Ray at {address or 'this machine'}: {reason}") from None
+
+
+def _require(resources: Iterable[str]) -> None:
+    """Refuse a resource that no node of the cluster has: one would wait for it for ever."""
+    there = {name for name in ray.cluster_resources() if not name.startswith("node:")}
+    for name in resources:
+        if name not in there:
+            ray.shutdown()
+            known = sorted(RAYS_OWN | there - {"CPU", "GPU", "object_store_memory"})
+            raise ConfigError(
+                f"--ray={name}: no node has such a resource; there are {', '.join(known)}"
+            )
+
+
 class RayWorkers:
     """A number of actors on a cluster; those that die, with their node or alone, are replaced.
 
     Args:
       count: how many.
       address: of a running cluster; None starts one on this machine, told to use 127.0.0.1.
-      cpus: that each worker takes of its node.
+      resources: that each worker takes of its node: num_cpus (1 if not given), num_gpus, memory
+        in bytes, and what nodes were started with `--resources` for.
+
+    Raises:
+      ConfigError: there is no cluster, an amount isn't a number, or no node has the resource.
     """
 
-    def __init__(self, count: int, address: str | None = None, cpus: float = 1.0) -> None:
+    def __init__(
+        self,
+        count: int,
+        address: str | None = None,
+        resources: Mapping[str, int | float | str] | None = None,
+    ) -> None:
+        amounts = {"num_cpus": 1, **(resources or {})}
+        for name, amount in amounts.items():
+            if isinstance(amount, str):
+                raise ConfigError(f"--ray={name}={amount}: not a number")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         local: dict[str, Any] = {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
         path = os.pathsep.join([os.getcwd(), *filter(None, sys.path)])
-        ray.init(
-            address,
-            log_to_driver=False,
-            logging_level="error",
-            runtime_env={"env_vars": {"PYTHONPATH": path}},
-            **(local if address is None else {}),
-        )
+        with _reaching(address):
+            ray.init(
+                address,
+                log_to_driver=False,
+                logging_level="error",
+                runtime_env={"env_vars": {"PYTHONPATH": path}},
+                **(local if address is None else {}),
+            )
         self.count = count
-        self._actor = ray.remote(_Worker).options(num_cpus=cpus, max_restarts=0)
+        rays = {name: amount for name, amount in amounts.items() if name in RAYS_OWN}
+        others = {name: amount for name, amount in amounts.items() if name not in RAYS_OWN}
+        _require(others)
+        self._actor = ray.remote(_Worker).options(resources=others, max_restarts=0, **rays)
         self._actors: dict[int, Any] = {}
         self._pending: dict[Any, int] = {}
         self._places: dict[int, tuple[str, int]] = {}  # node and process of workers that are ready

@@ -9,6 +9,7 @@ Exit codes: 0 done, 2 the sweep can't be run, 3 a trial failed, 130 or 143 inter
 
 import contextlib
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -52,6 +53,12 @@ ADDRESS = flags.DEFINE_string(
     "Of a running Ray cluster, or 'auto'. Default: one that lives for this sweep.",
     flag_values=FLAGS,
 )
+RAY = flags.DEFINE_multi_string(
+    "ray",
+    [],
+    "What each worker takes of its node: 'num_cpus=2', 'num_gpus=0.5', or a resource of yours.",
+    flag_values=FLAGS,
+)
 SLURM = flags.DEFINE_multi_string(
     "slurm",
     [],
@@ -92,7 +99,7 @@ def _place(count: int) -> str:
     return f"{count} jobs on Slurm" if BACKEND.value == "slurm" else f"{count} on this machine"
 
 
-def slurm_options(settings: list[str]) -> dict[str, int | str]:
+def options(flag: str, settings: list[str]) -> dict[str, int | float | str]:
     """{"timeout_min": 60} of ["timeout_min=60"].
 
     Raises:
@@ -101,19 +108,25 @@ def slurm_options(settings: list[str]) -> dict[str, int | str]:
     pairs = [setting.partition("=") for setting in settings]
     for name, sign, value in pairs:
         if not (name and sign and value):
-            raise ConfigError(f"--slurm={name}{sign}{value} is not of the form name=value")
-    return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
+            raise ConfigError(f"--{flag}={name}{sign}{value} is not of the form name=value")
+    return {name: _number_or_text(value) for name, _, value in pairs}
+
+
+def _number_or_text(text: str) -> int | float | str:
+    if text.isdigit():
+        return int(text)
+    return float(text) if re.fullmatch(r"\d*\.\d+|\d+(\.\d*)?e\d+", text) else text
 
 
 def _workers(count: int, folder: Path, lock: int) -> Workers:
     if BACKEND.value == "ray":
         from sweeps.ray_workers import RayWorkers
 
-        return RayWorkers(count, ADDRESS.value)
+        return RayWorkers(count, ADDRESS.value, options("ray", RAY.value))
     if BACKEND.value == "slurm":
         from sweeps.slurm_workers import SlurmWorkers
 
-        return SlurmWorkers(count, folder / "slurm", slurm_options(SLURM.value))
+        return SlurmWorkers(count, folder / "slurm", options("slurm", SLURM.value))
     if ADDRESS.value is not None:
         raise ConfigError("--address goes with --backend=ray")
     return LocalWorkers(count, lock)

@@ -51,6 +51,38 @@ def test_a_dead_node_costs_nothing_but_time(cluster, undisturbed, tmp_path):  # 
     assert_same_results(folder, expected)
 
 
+def test_workers_go_where_their_resources_are(cluster):
+    from sweeps.ray_workers import RayWorkers
+
+    cluster.add_node(num_cpus=2)
+    fast = cluster.add_node(num_cpus=2, resources={"fast": 2})
+    workers = RayWorkers(2, cluster.address, {"fast": 1, "num_cpus": 0.5})
+    places, deadline = {}, time.monotonic() + 90
+    while len(places) < 2:
+        assert time.monotonic() < deadline
+        places |= {a.worker: a.content for a in workers.answers(1) if a.content["kind"] == "ready"}
+    assert {content["node"] for content in places.values()} == {fast.node_id}
+    workers.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ray=num_cpus"], "--ray=num_cpus is not of the form name=value"),
+        (["--ray=num_cpus=two"], "--ray=num_cpus=two: not a number"),
+        (["--ray=num_cpu=2"], "--ray=num_cpu: no node has such a resource; there are memory"),
+        (["--address=127.0.0.1:1"], "can't reach Ray"),
+    ],
+)
+def test_what_ray_can_not_give_is_said_in_one_line(tmp_path, arguments, message):
+    file = tmp_path / "cube.gin"
+    file.write_text(CUBE)
+    outcome = run_sweep(file, tmp_path / "runs", "--backend=ray", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
 def test_stopped_trials_save_and_go_on(cluster, long, tmp_path):  # noqa: F811
     """On two nodes, and without checkpoints in between: only what is saved at the end remains."""
     file, expected = long
