@@ -321,7 +321,10 @@ def test_a_binding_goes_to_the_macro_that_the_parameter_takes():
     assert names.line("GAE.gamma", 0.9) == "gamma = 0.9"
     assert names.line("ClippedOptimizer.clip_norm", 0.5, "critic") == "clip = 0.5"
     assert names.line("ClippedOptimizer.clip_norm", 0.5) == "ClippedOptimizer.clip_norm = 0.5"
-    names = Names("critic/OptimizerFactory.learning_rate = 1e-07\n")
+    names = Names(
+        "critic/OptimizerFactory.learning_rate = 1e-07\n"
+        "OptimizerFactory.learning_rate = @LinearDecay()\n"
+    )
     bound = names.line("OptimizerFactory.learning_rate", 0.001, "critic")
     assert bound == "critic/OptimizerFactory.learning_rate = 0.001"
 

@@ -35,13 +35,9 @@ class Names:
         """
         written = value if isinstance(value, str) and value[:1] in "@%" else repr(value)
         scoped = f"{scope}/{parameter}" if scope else parameter
-        for name in dict.fromkeys((scoped, parameter)):
-            if name in self.references:
-                reference = self.references[name]
-                return (
-                    f"{reference.removeprefix('%') if reference[:1] == '%' else name} = {written}"
-                )
-        return f"{scoped if scoped in self._bound else parameter} = {written}"
+        name = scoped if scoped in self._bound else parameter
+        reference = self.references.get(name, "")
+        return f"{reference[1:] if reference[:1] == '%' else name} = {written}"
 
     def scope_of(self, component: str) -> str:
         """The scope in which a reference such as '@critic/OptimizerFactory()' builds, or ''."""

@@ -4,7 +4,15 @@ from acx.health import critic, data, learning, policy
 from acx.health.context import Context
 from acx.health.findings import Diagnosis, Finding, History
 
+# Of the configuration alone: it doesn't change, so a run asks them once.
+CONFIGURATION: tuple[Diagnosis, ...] = (
+    learning.LearningRateEnds(),
+    learning.TooFewUpdates(),
+    learning.TinyMinibatches(),
+)
+
 DIAGNOSES: tuple[Diagnosis, ...] = (
+    *CONFIGURATION,
     data.NonFinite(),
     data.RepeatedSteps(),
     data.EqualEnvironments(),
@@ -15,9 +23,6 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     data.SlowParts(),
     learning.DiscountTooHigh(),
     learning.DiscountTooLow(),
-    learning.LearningRateEnds(),
-    learning.TooFewUpdates(),
-    learning.TinyMinibatches(),
     learning.AlwaysClipped(),
     policy.MovesTooFar(),
     policy.BarelyMoves(),

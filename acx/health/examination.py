@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acx.health.context import Context
-from acx.health.diagnoses import examine
+from acx.health.diagnoses import CONFIGURATION, examine
 from acx.health.findings import Finding, History
 
 EXAMINATIONS = 500  # a run at most, whatever its reports: so the cost is bounded
@@ -30,7 +30,8 @@ class Examination:
         self._context = context
         self._known: set[str] = set()
         self._next = 0.0
-        self._examine(context)  # what the configuration alone tells
+        self._examine(context)
+        self._known |= {diagnosis.name for diagnosis in CONFIGURATION}
 
     def report(self, step: int, scalars: Mapping[str, float]) -> list[Finding]:
         """Take in a report's scalars by tag; returns what is newly found, mostly nothing."""
