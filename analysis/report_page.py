@@ -233,7 +233,8 @@ def _configurations(results: Results) -> Iterator[Html]:
     examples = runs[runs["copy_of"] == ""].groupby("label", sort=False).head(1)
     if swept:
         yield element("p", "What differs between them:")
-        differing = configs.loc[examples.index, swept].astype("object").set_axis(examples["label"])
+        differing = configs.loc[examples.index, swept].astype("object")
+        differing = differing.where(differing.notna(), "None").set_axis(examples["label"])
         yield table(differing.rename_axis("configuration"))
     common = [
         name for name in configs if configs[name].map(str).nunique() == 1 and not is_seed(name)

@@ -79,6 +79,18 @@ def test_names_are_escaped(make_run):
     assert "&lt;b&gt;&amp;" in content
 
 
+def test_a_setting_that_is_none_is_shown_as_such(make_run):
+    for clip in (None, 0.5):
+        for gamma in (0.9, 0.99):
+            config = {"clip": clip, "gamma": gamma, "seed": 0}
+            root = make_run(f"{clip}/{gamma}", config, [1.0, gamma]).parents[1]
+    out = root / "r.html"
+    assert run(main, [f"--logdir={root}", f"--out={out}"]) == 0
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", out.read_text())
+    assert cells.count("None") == 2
+    assert "nan" not in cells
+
+
 def test_tasks_are_reported_one_by_one(make_run):
     for task in ("CartPole-v1", "Pendulum-v1"):
         for seed in (0, 1):
