@@ -16,6 +16,7 @@ from pathlib import Path
 KEPT = 64  # programs, each of about half a megabyte: the newest
 
 _FLAG = "--tf_xla_persistent_cache_directory="
+_CPU_ONLY = "--tf_xla_persistent_cache_device_types=CPU"  # `_machine` knows no GPUs
 
 
 class ExecutableCache:
@@ -72,7 +73,7 @@ def use_kept_programs() -> None:
         cache.open()
     except OSError:  # a home that is missing, read-only or full
         return
-    os.environ["TF_XLA_FLAGS"] = f"{flags} {_FLAG}{cache.own}".strip()
+    os.environ["TF_XLA_FLAGS"] = f"{flags} {_FLAG}{cache.own} {_CPU_ONLY}".strip()
     atexit.register(_close, cache, os.getpid())
 
 
