@@ -29,9 +29,19 @@ learn-check: $(DEV)  ## Train anew what the README's table shows, over all seeds
 bench: $(DEV) .venv-peers/sb3/.done  ## Time acx beside Stable-Baselines3
 	$(RUN) -m benchmarks.throughput --sb3=.venv-peers/sb3/bin/python
 
-.venv-peers/sb3/.done: | $(VENV)/bin/python
-	$(PYTHON) -m venv .venv-peers/sb3
-	.venv-peers/sb3/bin/pip install --quiet 'stable-baselines3==2.9.*' 'torch==2.13.*'
+# What each peer of the benchmark needs; TF-Agents' TensorFlow ends at Python 3.11. Of CleanRL and
+# PureJaxRL these are only the imports: they are measured from a copy of yours.
+PEERS := sb3 cleanrl tf_agents purejaxrl
+PEER_sb3 := 'stable-baselines3==2.9.*' 'torch==2.13.*' 'gymnasium[classic-control,mujoco]==1.4.*'
+PEER_cleanrl := 'torch==2.13.*' 'gymnasium[classic-control,mujoco]==1.4.*' tensorboard tyro
+PEER_tf_agents := 'tf-agents==0.19.*' 'tensorflow==2.15.*' 'tf-keras==2.15.*'
+PEER_purejaxrl := 'jax==0.10.*' 'flax==0.12.*' 'optax==0.2.*' 'distrax==0.1.*' gymnax==0.0.9
+
+peers: $(PEERS:%=.venv-peers/%/.done)  ## Install the benchmark's peers, each in its own environment
+
+.venv-peers/%/.done: | $(VENV)/bin/python
+	$(PYTHON) -m venv .venv-peers/$*
+	.venv-peers/$*/bin/pip install --quiet $(PEER_$*)
 	touch $@
 
 learn-table: $(DEV)  ## Print the learning goals beside the committed results

@@ -1,0 +1,109 @@
+"""CleanRL's PPO at the work that benchmarks/throughput.py names, in its own environment.
+
+python benchmarks/peers/cleanrl.py WORK THREADS --cleanrl=PATH
+
+PATH is the user's copy of CleanRL; its ppo.py (CartPole) or ppo_continuous_action.py runs as it
+is, as from the command line, with a clock on the one scalar per iteration that tells the value
+loss. Written for Gymnasium 0.29, it runs here with the release that acx has, so that the
+environments cost the same: where TransformObservation has come to ask for the observation space,
+it is told it. Since Gymnasium 1.0 the key final_info is missing, so no episode is logged.
+
+What differs from acx: 0.2 value clipping, torch's Adam; the continuous script always normalises
+observations and rewards, in each environment by itself. Gradient steps per iteration: epochs ×
+minibatches (80 for 8 × 256 rows, 10 epochs, 256 a minibatch), networks of 64×64 tanh, as in acx.
+
+Prints one JSON object: environment steps per second after the warm-up, seconds from the process's
+start to the end of the first iteration, peak memory.
+"""
+
+import argparse
+import json
+import os
+import resource
+import runpy
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+STARTED = time.perf_counter()
+
+
+def revision(copy: Path) -> str:
+    """The commit of a copy, shortened; 'a copy' where Git doesn't know."""
+    command = ["git", "-C", str(copy), "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "a copy"
+
+
+def arguments(work: dict[str, Any]) -> list[str]:
+    """The work as the scripts' command line."""
+    rows = work["num_envs"] * work["rollout_length"]
+    return [
+        f"--env-id={work['env_id']}",
+        f"--num-envs={work['num_envs']}",
+        f"--num-steps={work['rollout_length']}",
+        f"--total-timesteps={rows * work['iterations']}",
+        f"--update-epochs={work['epochs']}",
+        f"--num-minibatches={rows // work['minibatch_size']}",
+        "--learning-rate=3e-4",
+        "--no-cuda",
+    ]
+
+
+def main() -> None:
+    """Run the work given as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", type=json.loads)
+    parser.add_argument("threads", type=int)
+    parser.add_argument("--cleanrl", type=Path, required=True)
+    options = parser.parse_args()
+    work = options.work
+    if work["algorithm"] != "ppo":
+        raise SystemExit("cleanrl: only PPO")
+    name = "ppo.py" if work["env_id"] == "CartPole-v1" else "ppo_continuous_action.py"
+    copy = options.cleanrl.resolve()
+    script = copy / "cleanrl" / name
+    if not script.is_file():
+        raise SystemExit(f"cleanrl: no {script}")
+
+    import gymnasium
+    import torch
+    from torch.utils.tensorboard import SummaryWriter
+
+    torch.set_num_threads(options.threads)
+    marks: list[tuple[float, int]] = []
+    wrappers: Any = gymnasium.wrappers
+    log, transform = SummaryWriter.add_scalar, wrappers.TransformObservation
+
+    def add_scalar(writer: Any, tag: str, value: Any, step: int) -> None:
+        if tag == "losses/value_loss":
+            marks.append((time.perf_counter(), step))
+        log(writer, tag, value, step)
+
+    SummaryWriter.add_scalar = add_scalar
+    wrappers.TransformObservation = lambda env, function: transform(
+        env, function, env.observation_space
+    )
+    sys.argv = [str(script), *arguments(work)]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # the script writes runs/ where it stands
+        runpy.run_path(str(script), run_name="__main__")
+    warm = max(2, work["iterations"] // 8)
+    (begin, first), (end, last) = marks[warm], marks[-1]
+    print(
+        json.dumps(
+            {
+                "steps_per_second": (last - first) / (end - begin),
+                "startup": marks[0][0] - STARTED,
+                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "version": f"CleanRL {revision(copy)}, torch {torch.__version__}, "
+                f"gymnasium {gymnasium.__version__}",
+            }
+        )
+    )
+
+
+main()
