@@ -1,14 +1,16 @@
 """From a gin file to trials, and what is wrong with a gin file."""
 
 import pytest
-from sweeping import TINY
+from sweeping import REPOSITORY, TINY
 
 from acx import config
 from acx.errors import ConfigError
 from acx.experiment import Experiment
 from sweeps.axes import axis_values, columns, describe_axes, domains
 from sweeps.folder import save_plan
+from sweeps.jobs import Job
 from sweeps.plan import load_plan, named_points
+from sweeps.training import check
 
 
 @pytest.fixture
@@ -58,6 +60,28 @@ def test_T63_each_trial_has_the_seed_that_its_folder_names(plan_of):
         "gamma=0.9/seed3": 3,
         "gamma=0.9/seed5": 5,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "seeds"),
+    [
+        ("cartpole_grid", 18, 3),
+        ("optimizer_decay", 18, 2),
+        ("pendulum_grid", 27, 3),
+        ("sparse_gamma", 4, 5),
+    ],
+)
+def test_every_point_of_the_sweeps_in_the_repository_can_be_built(monkeypatch, name, points, seeds):
+    monkeypatch.chdir(REPOSITORY)
+    plan = load_plan(f"sweeps/{name}.gin")
+    assert (len(plan.points), len(plan.seeds)) == (points, seeds)
+    assert len(plan.trials) == points * seeds
+    firsts = [trial for trial in plan.trials if trial.seed == plan.seeds[0]]
+    assert check([Job("", trial.files, trial.bindings, trial.point, {}) for trial in firsts]) == ""
+
+
+def test_there_are_no_other_sweeps():
+    assert len(list((REPOSITORY / "sweeps").glob("*.gin"))) == 4
 
 
 def test_budgets_follow_the_point(plan_of):
