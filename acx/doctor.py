@@ -82,21 +82,24 @@ def doctor() -> None:
     if findings:
         console.print()
         console.print(display.listing(findings, flags=True))
-    changes = list(dict.fromkeys(finding.binding for finding in findings if finding.binding))
+    changes = [finding.binding for finding in findings if finding.binding]
     if changes:
-        typed = " ".join(f"--gin_bindings={shlex.quote(change)}" for change in _last_one(changes))
+        typed = [f"--gin_bindings={shlex.quote(change)}" for change in _combined(bindings, changes)]
         console.print(
-            f"[bold cyan]with all of it[/bold cyan]  {command} {typed}",
+            f"[bold cyan]with all of it[/bold cyan]  {' '.join([command, *typed])}",
             soft_wrap=True,
             highlight=False,
         )
 
 
-def _last_one(changes: Sequence[str]) -> list[str]:
-    """One change a parameter: the first that was found, as the others may follow from it."""
+def _combined(bindings: Sequence[str], changes: Sequence[str]) -> list[str]:
+    """The user's bindings and the changes, one a parameter.
+
+    Of several changes of a parameter it is the first: the other findings may follow from its own.
+    """
     chosen: dict[str, str] = {}
-    for change in changes:
-        chosen.setdefault(change.partition(" = ")[0], change)
+    for change in [*changes, *bindings]:
+        chosen.setdefault(change.partition("=")[0].strip(), change)
     return list(chosen.values())
 
 
@@ -126,9 +129,7 @@ def _of_experiment(
         ("environment", _budget(context)),
         *([("random steps", _summary(played))] if played else []),
     ]
-    typed = [f"--gin_file={file}" for file in files]
-    typed += [f"--gin_bindings={shlex.quote(binding)}" for binding in bindings]
-    return facts, findings, " ".join(["acx", *typed])
+    return facts, findings, " ".join(["acx", *(f"--gin_file={file}" for file in files)])
 
 
 def _budget(context: "Context") -> str:

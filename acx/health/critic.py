@@ -90,8 +90,9 @@ class CriticLossHigh(Diagnosis):
         )
         return self.finding(
             history,
-            f"The critic's mean squared error is {amount(loss)}, more than its targets vary, "
-            f"{amount(float(np.median(variances[-5:])))}: guessing their mean would be better.",
+            f"The critic's mean squared error of {amount(loss)} is above the variance of its "
+            f"targets, {amount(float(np.median(variances[-5:])))}: guessing their mean would be "
+            "better.",
             binding or context.rate_line(3e-4, critic=True),
         )
 

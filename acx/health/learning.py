@@ -80,14 +80,14 @@ class DiscountTooLow(Diagnosis):
 
 
 class LearningRateEnds(Diagnosis):
-    """The learning rate is below 1 % of its first value for over a fifth of the run.
+    """The learning rate is below a tenth of its first value for half of the run or more.
 
-    Schedules usually fall to zero at the run's end (below 1 % in the last hundredth). One that is
-    there much earlier counts another unit than was meant, or was made for a shorter run.
+    Schedules usually fall to zero at the run's end (a line is below a tenth in the last tenth). One
+    that is there much earlier counts another unit than was meant, or was made for a shorter run.
     """
 
     name = "learning rate ends early"
-    why = "Nothing is learned after that, however long the run goes on."
+    why = "Little is learned after that, however long the run goes on."
 
     def examine(self, history: History, context: Context) -> Finding | None:
         """From the schedule alone."""
@@ -97,13 +97,13 @@ class LearningRateEnds(Diagnosis):
             return None
         shares = np.linspace(0.0, 1.0, 101)
         rates = np.array([context.rate(optimizer, share) for share in shares])
-        low = np.flatnonzero(rates < 0.01 * rates[0])
-        if not len(low) or shares[low[0]] > 0.8:
+        low = np.flatnonzero(rates < 0.1 * rates[0])
+        if not len(low) or shares[low[0]] > 0.5:
             return None
         [(name, _), *_] = schedules(context).items()
         units = _units(rate, context)
         seen = (
-            f"The learning rate falls from {amount(rates[0])} to less than a hundredth of that in "
+            f"The learning rate falls from {amount(rates[0])} to less than a tenth of that in "
             f"the first {shares[low[0]]:.0%} of the run: it counts {_words(rate)}, and the run has "
             f"{units:,} of them."
         )
