@@ -1,6 +1,6 @@
 """All diagnoses, and how they are asked."""
 
-from acx.health import critic, data, learning, policy
+from acx.health import critic, data, exploration, learning, policy
 from acx.health.context import Context
 from acx.health.findings import Diagnosis, Finding, History
 
@@ -26,10 +26,10 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     learning.AlwaysClipped(),
     policy.MovesTooFar(),
     policy.BarelyMoves(),
-    policy.EntropyCollapsed(),
-    policy.StaysRandom(),
-    policy.ActionsAtBounds(),
-    policy.TooLittleExploration(),
+    exploration.EntropyCollapsed(),
+    exploration.StaysRandom(),
+    exploration.ActionsAtBounds(),
+    exploration.TooLittleExploration(),
     policy.IdleUnits(),
     critic.ValueScale(),
     critic.CriticLossHigh(),
