@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help pendulum test test-slow bench learn learn-check learn-table faults doctor-check sweep report notebooks bench-sweeps bench-reading oracle lint lock clean
+.PHONY: help pendulum test test-slow bench bench-growth learn learn-check learn-table faults doctor-check sweep report notebooks bench-sweeps bench-reading oracle lint lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,8 +26,13 @@ learn: $(DEV)  ## Train what is missing: make learn EXPERIMENTS=hopper,ant SEEDS
 learn-check: $(DEV)  ## Train anew what the README's table shows, over all seeds (hours)
 	$(RUN) -m benchmarks.learning --fresh
 
-bench: $(DEV) .venv-peers/sb3/.done  ## Time acx beside Stable-Baselines3
-	$(RUN) -m benchmarks.throughput --sb3=.venv-peers/sb3/bin/python
+bench: $(DEV) .venv-peers/sb3/.done .venv-peers/tf_agents/.done $(if $(CLEANRL),.venv-peers/cleanrl/.done) $(if $(PUREJAXRL),.venv-peers/purejaxrl/.done)  ## Time acx beside peers; CLEANRL=, PUREJAXRL= name copies
+	$(RUN) -m benchmarks.throughput $(if $(CLEANRL),--cleanrl=$(CLEANRL)) $(if $(PUREJAXRL),--purejaxrl=$(PUREJAXRL))
+	$(RUN) -m benchmarks.solving
+
+bench-growth: $(DEV)  ## Time one iteration's parts, and how cost grows
+	$(RUN) -m benchmarks.iteration
+	$(RUN) -m benchmarks.scaling
 
 # What each peer of the benchmark needs; TF-Agents' TensorFlow ends at Python 3.11. Of CleanRL and
 # PureJaxRL these are only the imports: they are measured from a copy of yours.
