@@ -29,7 +29,8 @@ class EnvPoolVectorEnv(gymnasium.vector.VectorEnv):
 
     EnvPool calls every episode that ends in the step of its time limit truncated, also where it
     terminated. So its limit is set one step higher, where no episode arrives: it is this class that
-    truncates, and has EnvPool reset those environments in the next step.
+    truncates, as Gymnasium's TimeLimit does, and has EnvPool reset those environments in the step
+    after.
 
     Args:
       env_id: an id of EnvPool's.
@@ -114,7 +115,7 @@ class EnvPoolVectorEnv(gymnasium.vector.VectorEnv):
             elapsed = infos["elapsed_step"]
         else:
             observations, rewards, terminated, elapsed = self._reset_late(actions, self._late)
-        truncated = (elapsed >= self._limit) & ~terminated
+        truncated = elapsed >= self._limit
         self._late = truncated if truncated.any() else None
         return observations, rewards, terminated, truncated, {}
 

@@ -64,7 +64,9 @@ class VectorEnvironment:
         self.num_envs = envs.num_envs
         self.episodes = np.zeros(self.num_envs, np.int64)
         self._episode_seed = episode_seed
-        self._ended = np.zeros(self.num_envs, bool)
+        # NEXT_STEP: [N] bool, whose next row is a reset; None: nobody's
+        self._ended: np.ndarray | None = None
+        self._all_valid = np.ones(self.num_envs, bool)
         self._actions: list[np.ndarray] = []  # of the open episodes, for `replay`
         self._lengths = np.zeros(self.num_envs, np.int64)  # steps of each open episode
         self._sends_ints = isinstance(envs, gymnasium.vector.SyncVectorEnv) and isinstance(
@@ -78,7 +80,7 @@ class VectorEnvironment:
 
     def reset(self) -> np.ndarray:
         """Start the next episode everywhere: observations [N, ...]."""
-        self._ended[:] = False
+        self._ended = None
         seeds = [self._episode_seed(i, int(e)) for i, e in enumerate(self.episodes)]
         # Native vector environments take one seed for all, as VectorEnv's signature says.
         several = isinstance(
@@ -184,13 +186,19 @@ class VectorEnvironment:
         truncated: np.ndarray,
         infos: dict[str, Any],
     ) -> Transition:
-        inserted = self._ended  # these rows are resets: whatever they hold is no data
-        terminated, truncated = terminated & ~inserted, truncated & ~inserted
-        self.episodes += inserted
-        self._ended = terminated | truncated
-        rewards = np.where(inserted, 0.0, rewards)
-        final = observations[truncated] if self._ended.any() else None
-        return Transition(observations, rewards, terminated, truncated, ~inserted, final)
+        valid = self._all_valid
+        if self._ended is not None:  # these rows are resets: whatever they hold is no data
+            valid = ~self._ended
+            terminated, truncated = terminated & valid, truncated & valid
+            rewards = np.where(valid, rewards, 0.0)
+            self.episodes += self._ended
+        ended = terminated | truncated
+        if not ended.any():
+            self._ended = None
+            return Transition(observations, rewards, terminated, truncated, valid, None)
+        self._ended = ended
+        final = observations[truncated]
+        return Transition(observations, rewards, terminated, truncated, valid, final)
 
     def _reset_same_step(
         self,

@@ -169,27 +169,21 @@ def test_actions_of_the_wrong_shape_are_refused_before_envpool_sees_them(shape):
 
 
 @pytest.mark.usefixtures("needs_envpool")
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_training_counts_valid_rows_and_repeats(env_id):
-    found = []
-    for seed in (0, 0, 1):
-        experiment = tiny.experiment(
-            env_id,
-            env_options={"max_episode_steps": 9},
-            vectorization="envpool",
-            rollout_length=32,
-            iterations=2,
-            head=GaussianTanhHead() if env_id == "Pendulum-v1" else None,
-            seed=seed,
-        )
-        recorder = tiny.train(experiment)
-        found.append(tiny.weights(experiment)["actor"])
-        # Of each environment's 64 rows at least one in 10 goes to a reset; the budget is in steps.
-        assert recorder.scalars("time/total_timesteps")[0] <= 2 * 32 - 2 * 3
-        lengths = recorder.scalars("rollout/ep_len_mean")
-        assert all(length <= 9 for length in lengths)
-    np.testing.assert_array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
+def test_T06_training_counts_valid_rows_only():
+    experiment = tiny.experiment(
+        "Pendulum-v1",
+        env_options={"max_episode_steps": 9},
+        vectorization="envpool",
+        rollout_length=32,
+        iterations=2,
+        head=GaussianTanhHead(),
+    )
+    recorder = tiny.train(experiment)
+    # Every tenth row is a reset: of two times 32 rows 58 count.
+    assert recorder.scalars("time/total_timesteps") == [58, 116]
+    assert recorder.scalars("rollout/ep_len_mean") == [9, 9]
+    [(_, result, _)] = recorder.evaluations
+    assert result.lengths.tolist() == [9, 9]
 
 
 @pytest.mark.usefixtures("needs_envpool")

@@ -110,6 +110,7 @@ def test_T06_next_step_resets_are_marked_as_no_data():
         valid.append(bool(step.valid[0]))
     assert observed[:6] == [0, 1, 2, 3, 0, 1]
     assert valid == [True, True, True, False, True, True]
+    assert environments.episodes.tolist() == [2]
 
 
 def test_T07_same_step_hands_over_the_final_observation_of_the_ended_environment_only():
