@@ -42,7 +42,7 @@ HEALTHY = {
     "train/clipped_critic": 0.9,
     "train/observation_rms": 1.0,
     "train/observation_max": 4.0,
-    "train/reward_std": 0.1,
+    "train/reward_nonzero": 1.0,
     "train/repeated_observations": 0.0,
     "train/equal_environments": 0.0,
     "train/terminated_share": 0.016,
@@ -334,6 +334,17 @@ def test_targets_that_hardly_differ_are_no_fault_of_the_critic():
     assert "critic does not learn" not in found(history(flat), context())
     spread = flat | {"train/return_std": 0.6}  # 1 % of 50 is 0.5
     assert "critic does not learn" in found(history(spread), context())
+
+
+def test_without_any_reward_the_scale_of_targets_says_nothing():
+    nothing = {
+        "train/return_mean": 1e-4,
+        "train/return_std": 5e-3,
+        "train/explained_variance": -1.0,
+    }
+    assert {"value scale", "critic does not learn"} <= set(found(history(nothing), context()))
+    nothing["train/reward_nonzero"] = 0.0
+    assert found(history(nothing), context()) == {}
 
 
 class Silence:

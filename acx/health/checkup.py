@@ -108,7 +108,7 @@ def scalars(played: Played, context: Context) -> dict[str, float]:
         "train/terminated_share": played.terminated / steps,
         "train/truncated_share": played.truncated / steps,
         "train/repeated_observations": played.repeated / max(steps - len(played.lengths), 1),
-        "train/reward_std": float(played.rewards.std() * context.reward_scale),
+        "train/reward_nonzero": float(np.count_nonzero(played.rewards) / steps),
         "train/return_mean": float(targets.mean()),
         "train/return_std": float(targets.std()),
         "train/value_mean": 0.0,

@@ -19,6 +19,11 @@ def _sizes(history: History) -> np.ndarray:
     return np.hypot(history["train/return_mean"], history["train/return_std"])
 
 
+def _no_reward(history: History) -> bool:
+    """Whether all rewards were 0: targets are then what the critic makes of nothing."""
+    return history.has(["train/reward_nonzero"]) and not history["train/reward_nonzero"].any()
+
+
 def _rescaled(context: Context, size: float) -> float:
     """The reward scale that brings targets to between 1 and 10: a power of ten."""
     return float(f"{context.reward_scale * 10.0 ** -math.floor(math.log10(size)):.0e}")
@@ -49,8 +54,8 @@ class ValueScale(Diagnosis):
         targets = history.recent("train/return_mean")
         if context.experiment.agent.reward_normalizer is not None:
             return None
-        if size < 1 and history.has(["train/reward_std"]) and not history["train/reward_std"].any():
-            return None  # targets are small because there is no reward
+        if _no_reward(history):
+            return None
         where = "" if history.whole else f" while the critic outputs {amount(value)}"
         seen = (
             f"Value targets average {amount(targets)} with a spread of "
@@ -114,6 +119,8 @@ class CriticDoesNotLearn(Diagnosis):
         explained, spreads = history["train/explained_variance"], history["train/return_std"]
         low = (explained <= 0.05) & (spreads > 0.01 * _sizes(history))
         if history.share < 0.14 or not history.lasted(low, share=0.12, reports=6):
+            return None
+        if _no_reward(history):
             return None
         optimizer = context.learner.critic_optimizer or context.learner.actor_optimizer
         if context.rate_has_ended(optimizer, history.share):

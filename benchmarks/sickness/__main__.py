@@ -15,6 +15,7 @@ from absl import app, flags
 FOLDER = flags.DEFINE_string("folder", "runs/sickness", "Where runs are kept.")
 SEEDS = flags.DEFINE_integer("seeds", 5, "Seeds of healthy and sick runs.", lower_bound=1)
 CURE_SEEDS = flags.DEFINE_integer("cure_seeds", None, "Seeds of cured runs; default: --seeds.")
+TRAIN = flags.DEFINE_bool("train", True, "--notrain examines what has been trained, and no more.")
 RESULTS = Path("benchmarks/results/doctor.json")
 
 
@@ -27,9 +28,10 @@ def main(arguments: list[str]) -> None:
     from benchmarks.sickness.table import markdown, missed, write_docs
 
     cure_seeds = SEEDS.value if CURE_SEEDS.value is None else CURE_SEEDS.value
-    results = campaign(Clinic(Path(FOLDER.value), device), SEEDS.value, cure_seeds)
+    clinic = Clinic(Path(FOLDER.value), device, TRAIN.value)
+    results = campaign(clinic, SEEDS.value, cure_seeds)
     RESULTS.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
-    write_docs(results, SEEDS.value, cure_seeds)
+    write_docs(results)
     print(markdown(results))
     goals = missed(results)
     print(f"missed: {'; '.join(goals)}" if goals else "every goal is met")

@@ -19,6 +19,7 @@ from benchmarks.sickness.training import train
 
 SHARE = 0.2  # of the budget, in which the right diagnosis is to be made
 TRAINED = SHARE + 0.01  # what is reported at 20 % is known an iteration later
+ENDED = ("finished", "interrupted", "failed")
 RANDOM_STEPS = 20_000
 
 
@@ -44,11 +45,11 @@ class Sick:
     held_out: bool
     curable: bool
     found: list[tuple[str, float]]  # warnings and errors with the share of the budget
-    right: bool
-    share: float | None  # of the budget, when the right diagnosis was made
+    diagnosis: str  # the first that is right, or ''
+    share: float | None  # of the budget, when it was made
     binding: str
     cured_return: float | None = None
-    score: float | None = None  # 0 is random, 1 is healthy
+    score: float | None = None  # 0 is random, 1 is healthy; None is not measured
 
 
 @dataclass
@@ -102,32 +103,39 @@ class Clinic:
     Args:
       folder: where runs are kept, so that a campaign that was stopped goes on.
       device: in words.
+      trains: False leaves out what has not been trained.
     """
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str, trains: bool = True) -> None:
         self._folder = folder
         self._device = device
+        self._trains = trains
         self._session = runs.Session()
 
     def _train(
         self, where: str, seed: int, base: str, bindings: Sequence[str], share: float
-    ) -> Path:
+    ) -> Path | None:
         folder = self._folder / where / f"seed{seed}"
-        train(self._session, self._device, folder, base, bindings, seed, share)
-        return folder
+        if self._trains:
+            train(self._session, self._device, folder, base, bindings, seed, share)
+        return folder if read_status(folder).get("state") in ENDED else None
 
-    def healthy(self, base: str, seed: int) -> Healthy:
+    def healthy(self, base: str, seed: int) -> Healthy | None:
         """Train a reference experiment and look for false alarms."""
         folder = self._train(f"healthy/{base}", seed, base, (), 1.0)
+        if folder is None:
+            return None
         _, findings, seconds = examined(folder)
         alarms = [f"{f.name}: {f.seen}" for f in findings if f.severity != "info"]
         status = read_status(folder)
         trained = float(status["updated"]) - float(status["started"])
         return Healthy(base, seed, float(status["mean_reward"]), alarms, trained, seconds)
 
-    def sick(self, setup: Setup, seed: int) -> Sick:
+    def sick(self, setup: Setup, seed: int) -> Sick | None:
         """Train the first part of a sick experiment and compare what is found with its cause."""
         folder = self._train(f"sick/{_slug(setup)}", seed, setup.base, setup.bindings, TRAINED)
+        if folder is None:
+            return None
         context, findings, _ = examined(folder)
         limit = SHARE * context.total_steps
         found = [f for f in findings if f.severity != "info" and f.step <= limit]
@@ -139,17 +147,19 @@ class Clinic:
             setup.held_out,
             setup.curable,
             [(f.name, f.step / context.total_steps) for f in found],
-            bool(right),
+            right[0].name if right else "",
             right[0].step / context.total_steps if right else None,
             right[0].binding if right else "",
         )
 
-    def cure(self, setup: Setup, row: Sick) -> float:
+    def cure(self, setup: Setup, row: Sick) -> float | None:
         """Train the sick experiment with the printed binding; returns the mean return."""
         advice = hashlib.sha256(row.binding.encode()).hexdigest()[:8]
         bindings = [*setup.bindings, row.binding]
         where = f"cured/{_slug(setup)}-{advice}"
         folder = self._train(where, row.seed, setup.base, bindings, 1.0)
+        if folder is None:
+            return None
         return float(read_status(folder).get("mean_reward", -np.inf)) / setup.reward_factor
 
 
@@ -162,15 +172,26 @@ def campaign(clinic: Clinic, seeds: int, cure_seeds: int) -> Results:
     """Everything, in an order in which a campaign that is stopped early is of most use."""
     results = Results({base: random_return(base) for base in HEALTHY})
     for seed in range(seeds):
-        results.healthy += [clinic.healthy(base, seed) for base in HEALTHY]
+        runs_of_seed = [clinic.healthy(base, seed) for base in HEALTHY]
+        results.healthy += [row for row in runs_of_seed if row is not None]
     for setup in SETUPS:
         rows = [clinic.sick(setup, seed) for seed in range(seeds)]
-        results.sick += rows
         for row in rows:
-            if setup.curable and row.binding and row.seed < cure_seeds:
-                row.cured_return = clinic.cure(setup, row)
-                row.score = score(results, setup.base, row.cured_return)
+            if row is not None:
+                results.sick.append(row)
+                if setup.curable and row.seed < cure_seeds:
+                    _cure(results, clinic, setup, row)
     return results
+
+
+def _cure(results: Results, clinic: Clinic, setup: Setup, row: Sick) -> None:
+    """Note the return with the printed binding; without the right one it is no cure."""
+    if not row.binding:
+        row.score = 0.0
+        return
+    row.cured_return = clinic.cure(setup, row)
+    if row.cured_return is not None:
+        row.score = score(results, setup.base, row.cured_return)
 
 
 def score(results: Results, base: str, mean_return: float) -> float:

@@ -28,22 +28,33 @@ def _line(base: str, name: str, rows: Sequence[Sick]) -> str:
     shares = [row.share for row in rows if row.share is not None]
     scores = [row.score for row in rows if row.score is not None]
     bindings = list(dict.fromkeys(row.binding for row in rows if row.binding))
-    others = {found for row in rows for found, _ in row.found} - set(_right_names(rows))
+    right = {row.diagnosis for row in rows} - {""}
+    others = {found for row in rows for found, _ in row.found} - right
     cells = [
         name,
         base,
-        ", ".join(_right_names(rows)) or "none",
-        f"{sum(row.right for row in rows)} of {len(rows)}",
+        ", ".join(sorted(right)) or "none",
+        f"{_count_right(rows)} of {_seeds(rows)}",
         f"{np.median(shares):.1%}" if shares else "-",
         "<br>".join(f"`{binding}`" for binding in bindings) or "-",
-        f"{min(scores):.2f}" if scores else ("not measured" if rows[0].curable else "no cure"),
+        _worst(scores) if rows[0].curable else "no cure",
         ", ".join(sorted(others)) or "-",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _right_names(rows: Sequence[Sick]) -> list[str]:
-    return sorted({found for row in rows for found, share in row.found if share == row.share})
+def _seeds(rows: Sequence[Sick]) -> str:
+    return "1 seed" if len(rows) == 1 else f"{len(rows)} seeds"
+
+
+def _worst(scores: Sequence[float]) -> str:
+    if not scores:
+        return "not measured"
+    return f"{min(scores):.2f}" + (f" of {len(scores)} seeds" if len(scores) > 1 else "")
+
+
+def _count_right(rows: Sequence[Sick]) -> int:
+    return sum(row.diagnosis != "" for row in rows)
 
 
 def markdown(results: Results) -> str:
@@ -69,7 +80,7 @@ def _share(count: int, of: int) -> str:
 
 def _part(rows: Sequence[Sick]) -> str:
     tried = [row for row in rows if row.score is not None]
-    right = _share(sum(row.right for row in rows), len(rows))
+    right = _share(_count_right(rows), len(rows))
     cured = _share(sum(map(is_cured, tried)), len(tried))
     return f"{right} diagnosed right in the first fifth of the budget, {cured} cured"
 
@@ -97,7 +108,7 @@ def missed(results: Results) -> list[str]:
     """The goals that are not met, in words."""
     rows, tried = results.sick, [row for row in results.sick if row.score is not None]
     goals = [
-        (sum(row.right for row in rows) >= RIGHT * len(rows), f"diagnosed right: {RIGHT:.0%}"),
+        (_count_right(rows) >= RIGHT * len(rows), f"diagnosed right: {RIGHT:.0%}"),
         (sum(map(is_cured, tried)) >= CURED * len(tried), f"cured: {CURED:.0%}"),
         (not any(row.alarms for row in results.healthy), "no alarm in healthy runs"),
         (cost(results) < COST, f"cost below {COST:.0%}"),
@@ -105,16 +116,9 @@ def missed(results: Results) -> list[str]:
     return [goal for met, goal in goals if not met]
 
 
-def write_docs(results: Results, seeds: int, cure_seeds: int) -> None:
+def write_docs(results: Results) -> None:
     """Replace the table in docs/doctor.md."""
     text = DOCS.read_text(encoding="utf-8")
     before, _, rest = text.partition(START)
     _, _, after = rest.partition(END)
-    measured = f"Measured with {_seeds(seeds)}; cures with {_seeds(cure_seeds)}."
-    DOCS.write_text(
-        f"{before}{START}\n{measured}\n\n{markdown(results)}\n{END}{after}", encoding="utf-8"
-    )
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
+    DOCS.write_text(f"{before}{START}\n{markdown(results)}\n{END}{after}", encoding="utf-8")
