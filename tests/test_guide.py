@@ -1,11 +1,11 @@
 """What the guide shows works."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from documents import blocks
 
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
@@ -13,9 +13,8 @@ GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 
 def block(first_line: str) -> str:
     """The fenced block that starts with a line."""
-    match = re.search(rf"```\w*\n({re.escape(first_line)}\n.*?)```", GUIDE, re.DOTALL)
-    assert match, first_line
-    return match.group(1)
+    [text] = [text for _, text in blocks(GUIDE) if text.startswith(f"{first_line}\n")]
+    return text
 
 
 @pytest.fixture
