@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import TESTS, TINY, run_here, run_process
 
 from acx.checkpoints import load, save
 from benchmarks.faults import comparison, configurations, corruption, environments
 from benchmarks.faults.outcome import Outcome, all_kept, summary
+from benchmarks.faults.soak import growth
 
 ROOT = TESTS.parent
 
@@ -99,6 +101,26 @@ def test_a_leftover_is_noticed(copy):
 def test_damage_that_goes_unnoticed_would_be_counted(run):
     newest, before = comparison.checkpoints(run)[-1], comparison.checkpoints(run)[-2]
     assert corruption._problems(run, newest, before)  # nothing is damaged, so it is used
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "said"),
+    [
+        (0, 1.06, "memory grew from 1,000 to 1,060 KiB"),
+        (1, 1.1, "open files grew from 10 to 11"),
+        (3, 0.5, "speed fell from 2,000 to 1,000 steps a CPU second"),
+    ],
+)
+def test_a_long_run_that_gets_worse_is_noticed(column, change, said):
+    seconds = np.arange(40.0)
+    steady = np.stack([np.full(40, 1000.0), np.full(40, 10.0), seconds, 2000 * seconds], axis=1)
+    assert growth(steady) == []
+    worse = steady.copy()
+    if column == 3:
+        worse[20:, 3] = worse[20, 3] + change * 2000 * (seconds[20:] - 20)
+    else:
+        worse[20:, column] *= change
+    assert growth(worse) == [said]
 
 
 def test_a_broken_promise_or_no_case_at_all_fails_the_campaign():
