@@ -5,10 +5,11 @@ python benchmarks/peers/cleanrl.py WORK THREADS --cleanrl=PATH
 PATH is the user's copy of CleanRL; its ppo.py (CartPole) or ppo_continuous_action.py runs as it
 is, as from the command line, with a clock on the one scalar per iteration that tells the value
 loss. Written for Gymnasium 0.29, it runs here with the release that acx has, so that the
-environments cost the same: where TransformObservation has come to ask for the observation space,
-it is told it. Since Gymnasium 1.0 the key final_info is missing, so no episode is logged.
+environments cost the same; it is faster with it, too. Where TransformObservation has come to ask
+for the observation space, it is told it. Since Gymnasium 1.0 infos lack final_info, so that no
+episode is logged, and the step after an episode's end only resets, yet counts and is trained on.
 
-What differs from acx: 0.2 value clipping, torch's Adam; the continuous script always normalises
+What differs from acx: the value loss is clipped; the continuous script always normalises
 observations and rewards, in each environment by itself. Gradient steps per iteration: epochs ×
 minibatches (80 for 8 × 256 rows, 10 epochs, 256 a minibatch), networks of 64×64 tanh, as in acx.
 

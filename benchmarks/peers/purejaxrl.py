@@ -12,9 +12,9 @@ What is the same: per iteration, epochs × minibatches gradient steps of minibat
 ppo_continuous_action.py is bound to Brax and to 256×256 networks: Pendulum has no like there.
 
 One executable holds the whole training, so nothing is seen of single iterations: the first call of
-the executable is the warm-up, the second is timed, its initialisation included (a few rows'
-worth). Start-up is the time until the executable is compiled, and one iteration's share of its
-first call. Prints one JSON object: environment steps per second, start-up in seconds, peak memory.
+the executable is the warm-up, the second is timed, initialisation included. Start-up is the time
+until the executable is compiled, and one iteration's share of its first call. Prints one JSON
+object: environment steps per second, start-up in seconds, peak memory.
 """
 
 import argparse

@@ -2,16 +2,18 @@
 
 python benchmarks/peers/tf_agents.py WORK THREADS
 
-TF-Agents as its own examples use it: suite_gym environments in a BatchedPyEnvironment, a
-DynamicStepDriver that fills a TFUniformReplayBuffer, PPOClipAgent with networks of 64×64 tanh; its
-tf.data-based PPOLearner needs Reverb and costs more than the loop over minibatches here. A whole
-iteration is one tf.function. Normalisation of observations and rewards is off, as it is in acx.
+TF-Agents by its public parts: suite_gym environments in a BatchedPyEnvironment (threads and
+processes of TF-Agents' own are slower for steps this short), a DynamicStepDriver that fills a
+TFUniformReplayBuffer, PPOClipAgent with networks of 64×64 tanh. Its examples cut minibatches by
+Reverb and tf.data; here a whole iteration, the loop over minibatches included, is one tf.function.
+Normalisation of observations and rewards is off.
 
 What differs from acx: the environments are Gym 0.23's, the newest that TF-Agents takes; the frame
 between two episodes is collected, not counted as a step, and left out of the losses by weight;
 the last frame of a collection has no advantage, so 8 × 256 steps train 8 × 255; rows left over by
 the division into minibatches are dropped. Gradient steps per iteration: epochs × minibatches (80
-for 8 × 256 rows, 10 epochs, 256 a minibatch), as in acx.
+for 8 × 256 rows, 10 epochs, 256 a minibatch), as in acx; a minibatch_size of all rows gives the
+agent's own way, one step of the full batch per epoch: 10 gradient steps, and faster.
 
 Prints one JSON object: environment steps per second after the warm-up, seconds from the process's
 start to the end of the first iteration, peak memory.
