@@ -56,7 +56,8 @@ def statistic(scores):
     return np.array([getattr(metrics, "aggregate_" + name)(scores) for name in names])
 
 
-bootstrap = library.StratifiedBootstrap(first, random_state=np.random.RandomState(3))
+np.random.seed(3)  # rliable draws from the global generator, whatever it is given
+bootstrap = library.StratifiedBootstrap(first)
 low, high = bootstrap.conf_int(statistic, 200, size=0.95, method="percentile")
 assert len(resamples) == 200
 oracle["intervals"] = dict(zip(names, zip(numbers(low), numbers(high))))
