@@ -88,19 +88,32 @@ class ServedPolicy(tf.Module):
         return {"actions": served_actions(agent.policy_head, outputs)}
 
 
-def export(experiment: Experiment, folder: Path) -> None:
-    """Write the policy of a built experiment to a new folder.
+def export(experiment: Experiment, path: Path, onnx: bool = False) -> None:
+    """Write the policy of a built experiment: a new folder with a SavedModel, or an ONNX file.
 
     Raises:
-      ConfigError: the folder exists, or the policy head can't be exported.
-      RunError: the folder can't be written.
+      ConfigError: the path exists, the policy head can't be exported, or ONNX has no converter.
+      RunError: the path can't be written.
     """
-    if folder.exists():
-        raise ConfigError(f"--out={folder} exists: name another folder, or remove it")
+    if path.exists():
+        raise ConfigError(f"--out={path} exists: name another path, or remove it")
     experiment.learner.sync_models()
     assert isinstance(experiment.observation_space, gymnasium.spaces.Box)
     policy = ServedPolicy(experiment.agent, experiment.observation_space)
     try:
-        tf.saved_model.save(policy, str(folder), signatures={"serving_default": policy.act})
+        if onnx:
+            _write_onnx(policy, path)
+        else:
+            tf.saved_model.save(policy, str(path), signatures={"serving_default": policy.act})
     except (OSError, tf.errors.OpError) as error:
-        raise RunError(f"can't write {folder}: {error}") from None
+        raise RunError(f"can't write {path}: {error}") from None
+
+
+def _write_onnx(policy: ServedPolicy, file: Path) -> None:
+    try:
+        from tf2onnx import convert
+    except ImportError:
+        raise ConfigError("--format=onnx needs tf2onnx: pip install 'acx[onnx]'") from None
+    model, _ = convert.from_function(policy.act, input_signature=policy.act.input_signature)
+    model.graph.name = "acx_policy"
+    file.write_bytes(model.SerializeToString())

@@ -18,6 +18,7 @@ from acx.policies import CategoricalHead, GaussianHead, GaussianTanhHead
 SERVE = """
 import sys, json
 import numpy as np
+import onnxruntime
 import tensorflow as tf
 folder = sys.argv[1]
 cases = np.load(folder + "/cases.npz")
@@ -25,6 +26,8 @@ answers = {}
 for name in json.loads(sys.argv[2]):
     policy = tf.saved_model.load(f"{folder}/{name}").signatures["serving_default"]
     answers[name] = policy(observations=tf.constant(cases[name]))["actions"].numpy()
+    session = onnxruntime.InferenceSession(f"{folder}/{name}.onnx")
+    [answers[f"{name}.onnx"]] = session.run(["actions"], {"observations": cases[name]})
 assert not [name for name in sys.modules if name.split(".")[0] == "acx"]
 np.savez(folder + "/answers.npz", **answers)
 """
@@ -74,6 +77,7 @@ def served(tmp_path_factory):
         cases[name][-1] = 1e6  # past the normalizer's clip
         expected[name] = acx_actions(experiment, cases[name])
         serving.export(experiment, folder / name)
+        serving.export(experiment, folder / f"{name}.onnx", onnx=True)
     np.savez(folder / "cases.npz", **cases)
     subprocess.run(
         [sys.executable, "-c", SERVE, str(folder), json.dumps(list(EXPERIMENTS))],
@@ -84,9 +88,10 @@ def served(tmp_path_factory):
     return expected, dict(np.load(folder / "answers.npz"))
 
 
+@pytest.mark.parametrize("ending", ["", ".onnx"])
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_exported_policy_acts_as_acx_does(served, name):
-    expected, answers = served[0][name], served[1][name]
+def test_an_exported_policy_acts_as_acx_does(served, name, ending):
+    expected, answers = served[0][name], served[1][name + ending]
     assert answers.shape == expected.shape
     if expected.dtype.kind == "f":
         assert answers.dtype == expected.dtype
@@ -114,13 +119,27 @@ def test_an_existing_folder_is_left_alone(tmp_path):
         serving.export(tiny.experiment(), tmp_path)
 
 
-def test_the_command_writes_beside_the_run(monkeypatch, capsys, tmp_path):
+def test_a_missing_converter_is_named_with_what_installs_it(monkeypatch, tmp_path):
+    experiment = tiny.experiment()
+    tiny.train(experiment)
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    with pytest.raises(ConfigError, match=r"pip install 'acx\[onnx\]'"):
+        serving.export(experiment, tmp_path / "policy.onnx", onnx=True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("flags", "written"),
+    [([], "policy/saved_model.pb"), (["--format=onnx"], "policy.onnx")],
+    ids=["savedmodel", "onnx"],
+)
+def test_the_command_writes_beside_the_run(monkeypatch, capsys, tmp_path, flags, written):
     monkeypatch.chdir(tmp_path)
     assert run_here(monkeypatch, capsys, f"--gin_file={TINY}", "--run_dir=run").code == 0
     from acx import cli, export
 
-    monkeypatch.setattr(sys, "argv", ["acx.export", "--run_dir=run"])
+    monkeypatch.setattr(sys, "argv", ["acx.export", "--run_dir=run", *flags])
     with pytest.raises(SystemExit) as stopped:
         cli.run_command("acx.export", export.__doc__, export.FLAGS, export.main)
     assert not stopped.value.code, capsys.readouterr().err
-    assert (tmp_path / "run/policy/saved_model.pb").exists()
+    assert (tmp_path / "run" / written).exists()
