@@ -1,9 +1,11 @@
 """The doctor's command: before training, and of a run."""
 
+import json
 import sys
 
 import pytest
 from commands import TESTS, TINY, Outcome, run_here
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = TESTS.parent
 
@@ -57,11 +59,16 @@ def test_a_run_is_examined(monkeypatch, capsys, tmp_path):
     assert trained.code == 0
     assert "▲ observation scale: " in trained.out  # live, and again in the list at the end
     assert trained.out.count("observation scale") == 2
+    live = json.loads((folder / "health.json").read_text())
+    assert "observation scale" in [finding["name"] for finding in live]
+    logged = EventAccumulator(str(folder)).Reload()
+    assert "health/observation_scale" in logged.Tags()["tensors"]
     outcome = doctor(monkeypatch, capsys, f"--run_dir={folder}")
     assert (outcome.code, outcome.err) == (0, "")
+    for finding in live:
+        assert finding["name"] in outcome.out
     assert "finished" in outcome.out
     assert "20 reports of 320 steps" in outcome.out
-    assert "observation scale" in outcome.out
     assert f"acx --gin_file={folder}/config.gin" in outcome.out
 
 

@@ -448,3 +448,12 @@ def test_context_knows_horizon_and_rates():
     assert of.rate(of.learner.actor_optimizer, 0.25) == pytest.approx(0.003)
     assert not of.rate_has_ended(of.learner.actor_optimizer, 0.9)
     assert of.rate_has_ended(of.learner.actor_optimizer, 1.0)
+
+
+@pytest.mark.parametrize(("options", "limit"), [({}, 500), ({"max_episode_steps": 50}, 50)])
+def test_context_knows_the_time_limit(options, limit):
+    cartpole = "Environment.env_id = 'CartPole-v1'"
+    of = context(cartpole, f"Environment.env_options = {options}")
+    assert (of.time_limit, of.usual_limit) == (limit, 500)
+    off = context(cartpole, "Environment.env_options = {'max_episode_steps': -1}")
+    assert off.time_limit is None

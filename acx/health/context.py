@@ -178,6 +178,8 @@ def context_of(experiment: Experiment, resolved: str = "") -> Context:
     except (gymnasium.error.Error, ImportError):
         usual = None
     limit = environment.env_options.get("max_episode_steps", usual)
+    if limit is not None and limit <= 0:  # Gymnasium's way to switch it off
+        limit = None
     space = getattr(experiment, "action_space", None)
     return Context(experiment, Names(resolved), space, limit, usual)
 

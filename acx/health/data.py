@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from acx.health.context import Context
 from acx.health.findings import Diagnosis, Finding, History, amount
 
@@ -134,7 +136,7 @@ class NoReward(Diagnosis):
     def examine(self, history: History, context: Context) -> Finding | None:
         """From the smallest and largest return."""
         lows, highs = history["rollout/ep_rew_min"], history["rollout/ep_rew_max"]
-        known = highs == highs
+        known = np.isfinite(highs)
         if not known.any() or lows[known].min() != highs[known].max():
             return None
         episodes = int(history["rollout/episodes"][-1])
