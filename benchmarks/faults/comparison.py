@@ -13,6 +13,7 @@ EXPECTED = (
     "config.gin",
     "metrics.csv",
     "status.json",
+    "health.json",
     "run.lock",
     "events.out.tfevents.*",
     f"checkpoints/step-*{SUFFIX}",
