@@ -308,7 +308,7 @@ class Learner:
         if normalizer is None:
             return trajectory.rewards
         done = np.maximum(trajectory.terminated, trajectory.truncated)
-        normalizer.update(trajectory.rewards, done, trajectory.valid)
+        normalizer.update(trajectory.rewards, done, trajectory.valid, self.advantage.gamma)
         return normalizer.normalize(trajectory.rewards)
 
     def _final_values(self, trajectory: Trajectory) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from acx.compilation import CompiledFunction
-from acx.errors import NonFiniteError
+from acx.errors import ConfigError, NonFiniteError
 from acx.layouts import Layout
 from acx.networks import ParameterVector
 from acx.optimizers import ClippedOptimizer
@@ -100,7 +100,7 @@ class Minimizer:
         """Gradient of the summed losses as a flat vector, and the metrics of a minibatch.
 
         Raises:
-          ValueError: a weight gets no gradient from any loss (found when tracing).
+          ConfigError: a weight gets no gradient from any loss (found when tracing).
         """
         weights = self.vector.layout.split(parameters)
         with tf.GradientTape(persistent=True) as tape:
@@ -119,7 +119,7 @@ class Minimizer:
             total += flat
         for i, variable in enumerate(self.vector.variables):
             if i not in reached:
-                raise ValueError(
+                raise ConfigError(
                     f"the weight {variable.path} of the {self.name} gets no gradient: "
                     "its output doesn't enter the loss, or left TensorFlow on the way"
                 )

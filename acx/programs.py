@@ -41,7 +41,6 @@ INPUTS = frozenset(
         "LinearDecay.final_value",
         "LinearDecay.decay_steps",
         "LinearDecay.unit",
-        "RewardNormalizer.gamma",
     }
 )
 

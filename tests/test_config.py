@@ -45,12 +45,12 @@ def test_T56_the_last_binding_wins_and_the_command_line_over_all(tmp_path):
 
 def test_T56_macros_are_bound_late_and_change_all_their_users(tmp_path):
     file = tmp_path / "over.gin"
-    file.write_text("gamma = 0.7\nAgent.reward_normalizer = @RewardNormalizer()\n")
-    experiment, _ = built(file, bindings=["RewardNormalizer.gamma = %gamma"])
+    file.write_text("gamma = 0.7\n")
+    experiment, _ = built(file, bindings=["GAE.gae_lambda = %gamma"])
     assert gamma(experiment) == 0.7
-    assert experiment.agent.reward_normalizer.gamma == 0.7
-    experiment, _ = built(file, bindings=["RewardNormalizer.gamma = %gamma", "gamma = 0.5"])
-    assert gamma(experiment) == experiment.agent.reward_normalizer.gamma == 0.5
+    assert experiment.learner.advantage.gae_lambda == 0.7
+    experiment, _ = built(file, bindings=["GAE.gae_lambda = %gamma", "gamma = 0.5"])
+    assert gamma(experiment) == experiment.learner.advantage.gae_lambda == 0.5
 
 
 def test_T60_a_second_load_starts_from_nothing():

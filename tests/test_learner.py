@@ -377,7 +377,7 @@ def test_reported_returns_are_raw_with_the_reward_normalizer():
     experiment = tiny.experiment(
         "toys:Counter-v0",
         env_options={"lengths": (4,), "reward": 50.0},
-        reward_normalizer=RewardNormalizer(gamma=0.9),
+        reward_normalizer=RewardNormalizer(),
     )
     recorder = tiny.train(experiment)
     assert recorder.scalars("rollout/ep_rew_mean") == [200.0]
@@ -413,7 +413,7 @@ class Detached(CategoricalHead):
     [(WithUnused(), "spare of the actor"), (Detached(), "kernel of the actor")],
 )
 def test_T21_a_weight_without_a_gradient_is_an_error_that_names_it(head, named):
-    with pytest.raises(ValueError, match=f"{named} gets no gradient"):
+    with pytest.raises(ConfigError, match=f"{named} gets no gradient"):
         collect_and_update(tiny.experiment(head=head))
 
 

@@ -113,27 +113,25 @@ class RewardNormalizer:
     The return is accumulated per environment and starts anew after termination and truncation.
 
     Args:
-      gamma: discount of the accumulated return.
       clip: the largest normalized magnitude.
       epsilon: added to the variance.
     """
 
-    def __init__(
-        self, gamma: float = 0.99, clip: Positive = 10.0, epsilon: Positive = 1e-8
-    ) -> None:
-        self.gamma = gamma
+    def __init__(self, clip: Positive = 10.0, epsilon: Positive = 1e-8) -> None:
         self.clip = clip
         self.epsilon = epsilon
         self.moments = RunningMoments()
         self.returns = np.zeros(0)
 
-    def update(self, rewards: np.ndarray, done: np.ndarray, valid: np.ndarray) -> None:
-        """Merge a rollout's raw rewards; all arguments [T, N]."""
+    def update(
+        self, rewards: np.ndarray, done: np.ndarray, valid: np.ndarray, gamma: float
+    ) -> None:
+        """Merge a rollout's raw rewards, all arrays [T, N]; `gamma` is the advantage's discount."""
         if len(self.returns) != rewards.shape[1]:
             self.returns = np.zeros(rewards.shape[1])
         history = np.empty(rewards.shape, np.float64)
         for t in range(len(rewards)):
-            self.returns = self.returns * self.gamma + rewards[t] * valid[t]
+            self.returns = self.returns * gamma + rewards[t] * valid[t]
             history[t] = self.returns
             self.returns = self.returns * (1.0 - done[t])
         self.moments.update(history[valid > 0])

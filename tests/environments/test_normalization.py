@@ -99,19 +99,19 @@ def test_the_reward_scale_is_the_deviation_of_the_discounted_return_within_episo
     rng = np.random.default_rng(0)
     rewards = rng.normal(3, 2, (40, 3))
     done = (rng.random((40, 3)) < 0.2).astype(np.float32)
-    found = RewardNormalizer(gamma=0.9)
+    found = RewardNormalizer()
     for part in (slice(0, 7), slice(7, 40)):  # returns go on from one rollout to the next
-        found.update(rewards[part], done[part], np.ones_like(done[part]))
+        found.update(rewards[part], done[part], np.ones_like(done[part]), 0.9)
     expected = np.std(reference_returns(rewards, done, 0.9))
     assert found.scale == pytest.approx(1 / expected, rel=1e-6)
     np.testing.assert_allclose(found.normalize(rewards), rewards / expected, rtol=1e-5)
 
 
 def test_T06_inserted_rows_enter_no_reward_statistic():
-    with_row, without = RewardNormalizer(gamma=0.9), RewardNormalizer(gamma=0.9)
+    with_row, without = RewardNormalizer(), RewardNormalizer()
     column = lambda *values: np.array(values, np.float64)[:, None]  # noqa: E731
-    with_row.update(column(1, 2, 0, 3), column(0, 1, 0, 0), column(1, 1, 0, 1))
-    without.update(column(1, 2, 3), column(0, 1, 0), column(1, 1, 1))
+    with_row.update(column(1, 2, 0, 3), column(0, 1, 0, 0), column(1, 1, 0, 1), 0.9)
+    without.update(column(1, 2, 3), column(0, 1, 0), column(1, 1, 1), 0.9)
     assert with_row.scale == without.scale
     assert with_row.moments.count == without.moments.count == 3
 
@@ -122,10 +122,10 @@ def test_rewards_before_any_statistic_are_unchanged():
 
 def test_the_reward_normalizers_state_goes_on():
     rewards, zeros = np.arange(12.0).reshape(6, 2), np.zeros((6, 2))
-    straight, first, second = (RewardNormalizer(gamma=0.9) for _ in range(3))
-    straight.update(rewards, zeros, zeros + 1)
-    straight.update(rewards, zeros, zeros + 1)
-    first.update(rewards, zeros, zeros + 1)
+    straight, first, second = (RewardNormalizer() for _ in range(3))
+    straight.update(rewards, zeros, zeros + 1, 0.9)
+    straight.update(rewards, zeros, zeros + 1, 0.9)
+    first.update(rewards, zeros, zeros + 1, 0.9)
     second.load_state({name: np.array(value) for name, value in first.state().items()})
-    second.update(rewards, zeros, zeros + 1)
+    second.update(rewards, zeros, zeros + 1, 0.9)
     assert second.scale == straight.scale

@@ -43,13 +43,12 @@ def experiment_of(trial):
 def test_T56_a_swept_macro_changes_all_its_users_and_beats_what_all_trials_share(plan_of):
     plan = plan_of(
         "Sweep.seeds = 1",
-        "Sweep.bindings = {'gamma': 0.5, 'Agent.reward_normalizer': '@RewardNormalizer()',",
-        "    'RewardNormalizer.gamma': '%gamma', 'clip_norm': 0.25}",
+        "Sweep.bindings = {'gamma': 0.5, 'GAE.gae_lambda': '%gamma', 'clip_norm': 0.25}",
     )
     for trial, gamma in zip(plan.trials, (0.9, 0.99), strict=True):
         experiment = experiment_of(trial)
         assert experiment.learner.advantage.gamma == gamma
-        assert experiment.agent.reward_normalizer.gamma == gamma
+        assert experiment.learner.advantage.gae_lambda == gamma
         assert experiment.learner.actor_optimizer.clip_norm == 0.25  # 0.5 in the experiment
         assert experiment.learner.critic_optimizer.clip_norm == 0.25
 
