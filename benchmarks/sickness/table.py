@@ -50,7 +50,7 @@ def _seeds(rows: Sequence[Sick]) -> str:
 def _worst(scores: Sequence[float]) -> str:
     if not scores:
         return "not measured"
-    return f"{min(scores):.2f}" + (f" of {len(scores)} seeds" if len(scores) > 1 else "")
+    return f"{min(scores):.2f} ({len(scores)} seed{'s' * (len(scores) > 1)})"
 
 
 def _count_right(rows: Sequence[Sick]) -> int:
@@ -78,21 +78,32 @@ def _share(count: int, of: int) -> str:
     return f"{count} of {of} ({count / of:.0%})" if of else "none measured"
 
 
-def _part(rows: Sequence[Sick]) -> str:
+def _part(results: Results, held_out: bool) -> str:
+    rows = [row for row in results.sick if row.held_out == held_out]
     tried = [row for row in rows if row.score is not None]
     right = _share(_count_right(rows), len(rows))
     cured = _share(sum(map(is_cured, tried)), len(tried))
-    return f"{right} diagnosed right in the first fifth of the budget, {cured} cured"
+    close = _share(sum(_is_close(results, row) for row in tried), len(tried))
+    return (
+        f"{right} diagnosed right in the first fifth of the budget, {cured} cured; {close} return at "
+        "most a tenth of the healthy return's size less"
+    )
+
+
+def _is_close(results: Results, row: Sick) -> bool:
+    """By the return itself, wherever random actions are: stricter where they are far below."""
+    healthy = results.healthy_return(row.base)
+    if healthy is None or row.cured_return is None:
+        return False
+    return row.cured_return >= healthy - WITHIN * abs(healthy)
 
 
 def summary(results: Results) -> list[str]:
     """The figures beside the goals."""
-    held_out = [row for row in results.sick if row.held_out]
-    tuned = [row for row in results.sick if not row.held_out]
     alarms = sum(bool(row.alarms) for row in results.healthy)
     return [
-        f"- Chosen on: {_part(tuned)}.",
-        f"- Held out: {_part(held_out)}.",
+        f"- Chosen on: {_part(results, False)}.",
+        f"- Held out: {_part(results, True)}.",
         f"- Healthy runs with a warning or an error: {alarms} of {len(results.healthy)}.",
         f"- Examining took {cost(results):.2%} of the time of the healthy runs.",
     ]
