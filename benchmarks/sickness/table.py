@@ -85,8 +85,8 @@ def _part(results: Results, held_out: bool) -> str:
     cured = _share(sum(map(is_cured, tried)), len(tried))
     close = _share(sum(_is_close(results, row) for row in tried), len(tried))
     return (
-        f"{right} diagnosed right in the first fifth of the budget, {cured} cured; {close} return at "
-        "most a tenth of the healthy return's size less"
+        f"{right} diagnosed right in the first fifth of the budget, {cured} cured; {close} return "
+        "at most a tenth of the healthy return's size less"
     )
 
 
