@@ -108,6 +108,7 @@ class Learner:
                 "Learner",
                 "minibatch_size",
             )
+        self._in_order = np.tile(np.arange(self.rows), self.epochs)
         self.iterations = 0
         self.program = UpdateProgram(
             agent,
@@ -335,7 +336,7 @@ class Learner:
         """What `Minimizer.inputs` takes."""
         count, size = minimizer.minibatches
         if size == self.rows:
-            order = np.tile(np.arange(self.rows), self.epochs)  # order can't matter
+            order = self._in_order  # where it can't matter
         else:
             epochs = [self.shuffling.permutation(self.rows) for _ in range(self.epochs)]
             order = np.concatenate(epochs)

@@ -49,6 +49,8 @@ class OptimizerFactory:
 
     def learning_rates(self, optimizer_steps: int, count: int, progress: Progress) -> np.ndarray:
         """Learning rates of the next `count` steps after `optimizer_steps`: float32 [count]."""
+        if not isinstance(self.learning_rate, Schedule):
+            return np.full(count, self.learning_rate, np.float32)
         steps = optimizer_steps + np.arange(count)
         coming = Progress(progress.env_steps, progress.iterations, steps)
         rates = value_at(self.learning_rate, coming)

@@ -49,7 +49,8 @@ class Reporter:
         self._sums: dict[str, float] = {}
         self._count = 0
         self._episodes: list[Episode] = []
-        self._rollout: dict[str, float] = {}
+        self._recent: list[Episode] = []
+        self._finished = 0
         self._probed: dict[str, float] = {}
         self._seconds = {"collect": 0.0, "update": 0.0, "evaluate": 0.0, "report": 0.0}
         self._started = self._last = self._now = time.perf_counter()
@@ -71,7 +72,7 @@ class Reporter:
     def add_episodes(self, episodes: Sequence[Episode], statistics: EpisodeStatistics) -> None:
         """Note a rollout's finished episodes, before the next rollout finishes more."""
         self._episodes += episodes
-        self._rollout = _episode_scalars(statistics)
+        self._recent, self._finished = list(statistics.recent), statistics.finished
         self._now = time.perf_counter()
 
     def add_probed(self, scalars: dict[str, float]) -> None:
@@ -88,7 +89,7 @@ class Reporter:
         """Sum up what was noted since the last report, and start anew."""
         metrics = {name: total / self._count for name, total in self._sums.items()}
         scalars = {
-            **self._rollout,
+            **_episode_scalars(self._recent, self._finished),
             **self._time_scalars(env_steps, learner.iterations),
             **{f"train/{name}": value for name, value in metrics.items()},
             "train/n_updates": learner.minimizers[0].optimizer_steps,
@@ -152,14 +153,14 @@ def idle_units(network: NumpyNetwork, observations: np.ndarray) -> float:
     return float(np.mean(np.concatenate(ranges) < 1e-3)) if ranges else 0.0
 
 
-def _episode_scalars(statistics: EpisodeStatistics) -> dict[str, float]:
+def _episode_scalars(recent: Sequence[Episode], finished: int) -> dict[str, float]:
     """Of the last 100 finished episodes; before the first has finished there is nothing to say."""
-    scalars: dict[str, float] = {"rollout/episodes": statistics.finished}
-    if statistics.recent:
-        returns = np.array([episode.episode_return for episode in statistics.recent])
+    scalars: dict[str, float] = {"rollout/episodes": finished}
+    if recent:
+        returns = np.array([episode.episode_return for episode in recent])
         scalars["rollout/ep_rew_mean"] = float(returns.mean())
         scalars["rollout/ep_rew_min"] = float(returns.min())
         scalars["rollout/ep_rew_max"] = float(returns.max())
-        lengths = [episode.length for episode in statistics.recent]
+        lengths = [episode.length for episode in recent]
         scalars["rollout/ep_len_mean"] = float(np.mean(lengths))
     return scalars

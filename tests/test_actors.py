@@ -110,3 +110,22 @@ def test_new_weights_take_effect_when_loaded():
     for weights in ([1, 2, 3, 4], [0, 0, 0, -1]):
         mirror.load(np.array(weights, np.float32))
         np.testing.assert_array_equal(mirror(observations), [sum(weights)] * 2)
+
+
+@pytest.mark.parametrize(("head", "space"), HEADS.values(), ids=HEADS)
+def test_every_weight_is_taken_anew_for_a_batch_of_the_same_size(head, space):
+    rng = np.random.default_rng(0)
+    if space is not None:
+        head.build(space)
+    net = network(MLP((8, 5), layer_norm=True).layers(rng), head.layers(rng))
+    mirror, observations = NumpyNetwork(net), rng.normal(size=(4, 3)).astype(np.float32)
+    mirror.load(net.parameters.read())
+    before = mirror(observations).copy()
+    weights = net.parameters.read()
+    others = (weights + rng.normal(0, 0.3, weights.shape)).astype(np.float32)
+    net.parameters.assign(others)
+    mirror.load(others)
+    np.testing.assert_allclose(
+        mirror(observations), net.model(observations).numpy(), rtol=2e-5, atol=1e-5
+    )
+    assert not np.allclose(before, mirror(observations))
