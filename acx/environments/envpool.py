@@ -168,6 +168,6 @@ def _envpool() -> Any:
 
 
 def _threads(num_envs: int) -> int:
-    """A thread for 8 environments, at most one a core: waking more takes longer than it saves."""
+    """A thread for 4 environments, at most one a core: waking more takes longer than it saves."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(cores or 1, num_envs // 8))
+    return max(1, min(cores or 1, num_envs // 4))
