@@ -3,10 +3,11 @@
 python -m benchmarks.throughput [--cleanrl=PATH] [--purejaxrl=PATH] [--works=NAMES] [--runs=5]
 
 Each work (benchmarks/works.json: environment, sizes, epochs) runs in a process of its own, acx and
-its peers in turn, so that a slow spell of the machine hits all; peers whose threads can be set run
-with one and with all, and the better setting counts. Ratios are of medians. CleanRL and PureJaxRL
-are no packages: they are measured from copies that the flags name, and left out without one. Exits
-with 1 where a goal is missed.
+its peers in turn, so that a slow spell of the machine hits all. Stable-Baselines3 and CleanRL run
+with one thread and with all, and the better setting counts; TF-Agents was faster with one in every
+trial, PureJaxRL with all. Ratios are of medians. CleanRL and PureJaxRL are no packages: they are
+measured from copies that the flags name, and left out without one. Exits with 1 where a goal is
+missed.
 """
 
 import json
@@ -65,7 +66,7 @@ def commands(work: Measured) -> Iterator[tuple[str, int, list[str]]]:
                 continue
             copy = [f"--{name}={COPIES[name].value}"]
         python = Path(PYTHONS.value, name, "bin/python")
-        for threads in sorted({1, cores}):
+        for threads in {"tf_agents": [1], "purejaxrl": [cores]}.get(name, sorted({1, cores})):
             script = str(HERE / f"peers/{name}.py")
             yield name, threads, [str(python), script, text, str(threads), *copy]
 

@@ -44,16 +44,16 @@ def main() -> None:
         f"Experiment.rollout_length = {work['rollout_length']}",
         f"Agent.policy_head = @{'GaussianHead' if continuous else 'CategoricalHead'}()",
         "Evaluation.final_episodes = 1",
-        "Experiment.log_every = 1",
     ]
     if work["algorithm"] == "ppo":
+        bindings.append("Experiment.log_every = 1")  # A2C reports every 100 iterations, as in SB3
         bindings.append(f"Learner.epochs = {work['epochs']}")
         bindings.append(f"Learner.minibatch_size = {work['minibatch_size']}")
     bindings += work.get("bindings", [])
     experiment = runs.build([f"experiments/bases/{work['algorithm']}.gin"], bindings)
     clock = Clock()
     experiment.run([clock])
-    warm = max(2, work["iterations"] // 8)
+    warm = max(1, len(clock.marks) // 8)
     (begin, first), (end, last) = clock.marks[warm], clock.marks[-1]
     print(
         json.dumps(
