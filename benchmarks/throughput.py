@@ -94,7 +94,7 @@ def best(systems: list[Measured], name: str) -> Measured | None:
     return max(own, key=lambda s: median(s, "steps_per_second"), default=None)
 
 
-HEADER = ("work", "system", "steps/s", "start-up s", "memory MB", "acx is", "goal")
+HEADER = ("work", "system", "runs", "steps/s", "start-up s", "memory MB", "acx is", "goal")
 
 
 def report(kept: dict[str, Any]) -> tuple[list[list[str]], int, int]:
@@ -111,7 +111,7 @@ def report(kept: dict[str, Any]) -> tuple[list[list[str]], int, int]:
             row = [work if number == 0 else "", PEERS.get(name, name)]
             if system is None:
                 unmeasured += 1
-                rows.append([*row, "not measured", "", "", "", f"≥ {goal:g}"])
+                rows.append([*row, "0", "not measured", "", "", "", f"≥ {goal:g}"])
                 continue
             ratio = speed / median(system, "steps_per_second")
             kept_goal = goal is None or ratio >= goal
@@ -120,7 +120,7 @@ def report(kept: dict[str, Any]) -> tuple[list[list[str]], int, int]:
                 f"{median(system, 'steps_per_second'):,.0f}",
                 f"{median(system, 'startup'):.1f}",
             )
-            row += [*figures, f"{median(system, 'memory_mb'):,.0f}"]
+            row += [str(len(system["runs"])), *figures, f"{median(system, 'memory_mb'):,.0f}"]
             faster = "" if goal is None else f"{ratio:.2f} times as fast"
             aim = "" if goal is None else f"≥ {goal:g}{'' if kept_goal else ', missed'}"
             rows.append([*row, faster, aim])
