@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from acx.health.context import Context
-from acx.health.findings import Diagnosis, Finding, History, amount, rounded
+from acx.health.findings import Diagnosis, Finding, History, Severity, amount, rounded
 
 
 def _size(history: History, share: float = 0.05) -> float:
@@ -62,12 +62,12 @@ class ValueScale(Diagnosis):
             f"{amount(history.recent('train/return_std'))}{where}; 1 to 10 is easy to learn."
         )
         binding = context.names.line("Learner.reward_scale", _rescaled(context, size))
-        severity = "error" if size > 10_000 else "warning"
-        return self.finding(history, seen, binding, severity=severity)  # type: ignore[arg-type]
+        severity: Severity = "error" if size > 10_000 else "warning"
+        return self.finding(history, seen, binding, severity=severity)
 
 
 class CriticLossHigh(Diagnosis):
-    """The critic's loss averages over 1,000, or swings tenfold, for 10 finished episodes and 5 %.
+    """The critic's loss is above 100 and above 1.5 times its targets' variance, for 5 % of the run.
 
     It is the squared error of values: 100 is an error of 10, which is usual where returns reach
     hundreds, so this looks at the loss beside the targets' own variance too: a loss above the

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from acx.health.context import Context
-from acx.health.findings import Diagnosis, Finding, History, amount
+from acx.health.findings import Diagnosis, Finding, History, Severity, amount
 
 
 class NonFinite(Diagnosis):
@@ -19,13 +19,11 @@ class NonFinite(Diagnosis):
         from_environment = " returned the " in context.failure
         if "not finite" in context.failure:
             seen = context.failure.partition(": all weights")[0].partition(": it is not")[0] + "."
-            severity = "error"
+            severity: Severity = "error"
         elif history.has(["train/dropped_iterations"]) and history["train/dropped_iterations"][-1]:
             count = int(history["train/dropped_iterations"][-1])
-            seen, severity = (
-                f"{count} iterations were dropped because a value was not finite.",
-                "warning",
-            )
+            seen = f"{count} iterations were dropped because a value was not finite."
+            severity = "warning"
         else:
             return None
         if from_environment:
@@ -36,13 +34,11 @@ class NonFinite(Diagnosis):
             binding = context.names.line("ClippedOptimizer.clip_norm", 0.5)
         else:
             binding = context.rate_line(min(3e-4, rate / 10))
-        return self.finding(
-            history, seen, binding, severity="error" if severity == "error" else "warning"
-        )
+        return self.finding(history, seen, binding, severity=severity)
 
 
 class RepeatedSteps(Diagnosis):
-    """A quarter of the steps within episodes returned the observation before, over 5 % of the run.
+    """A quarter of the steps within episodes returned the observation before, over 2 % of the run.
 
     Standing still is rare where observations are real numbers. In a grid, walking against walls
     repeats a cell, but an agent that learns soon does so less than every fourth step.

@@ -12,8 +12,6 @@ from acx.experiment import Experiment
 from acx.observers import read_status
 from sweeps.training import PauseAt
 
-FOLDER = Path("runs/sickness")
-
 
 def train(
     session: runs.Session,
