@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README, PERFORMANCE = ROOT / "README.md", ROOT / "docs/performance.md"
+DOCTOR = ROOT / "docs/doctor.md"
 
 Rows = Sequence[Sequence[str]]
 

@@ -1,6 +1,6 @@
 """How acx's cost grows: PPO on CartPole over environments, network width and rollout length.
 
-python -m benchmarks.scaling
+python -m benchmarks.scaling [--runs=3]
 
 One setting at a time is changed from 8 environments × 256 steps, 10 epochs, minibatches of 256,
 64×64 units; the number of environments keeps the 2,048 rows of a rollout where it can. Each setting
@@ -16,13 +16,13 @@ from typing import Any
 from absl import app, flags
 
 from benchmarks.pages import PERFORMANCE, markdown, put, show
-from benchmarks.throughput import measure, median
+from benchmarks.workers import measure, median
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results/scaling.json"
 PICTURE = HERE.parent / "docs/images/scaling.png"
 
-RUNS = flags.DEFINE_integer("scaling_runs", 3, "Runs of each setting, in turn.", lower_bound=1)
+RUNS = flags.DEFINE_integer("runs", 3, "Runs of each setting, in turn.", lower_bound=1)
 
 BASE = {
     "algorithm": "ppo",

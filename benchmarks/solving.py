@@ -17,12 +17,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from absl import app, flags
 
 from analysis import load_runs
 from benchmarks.pages import PERFORMANCE, markdown, put, show
+from benchmarks.workers import Measured, measure
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results/solving.json"
@@ -32,8 +32,6 @@ RUNS = flags.DEFINE_integer("runs", 5, "Seeds, in turn.", lower_bound=1)
 SB3 = flags.DEFINE_string("sb3", ".venv-peers/sb3/bin/python", "The Python that has the peer.")
 
 HEADER = ("system", "seconds to solved", "all seeds", "steps", "acx is")
-
-Measured = dict[str, Any]
 
 
 def own(seed: int, programs: str) -> Measured:
@@ -63,11 +61,7 @@ def peer(seed: int, threads: int) -> Measured:
     """Stable-Baselines3, timed by its worker."""
     script = str(HERE / "peers/sb3_solving.py")
     command = [SB3.value, script, str(seed), str(threads), str(EVERY), str(time.time())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    found: Measured = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    return measure(command)
 
 
 def main(arguments: list[str]) -> int:

@@ -13,7 +13,6 @@ missed.
 import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from absl import app, flags
 
 from benchmarks.pages import PERFORMANCE, markdown, put, show
+from benchmarks.workers import Measured, measure, median
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results/throughput.json"
@@ -41,18 +41,6 @@ PYTHONS = flags.DEFINE_string("peers", ".venv-peers", "The folder with an enviro
 WORKS = flags.DEFINE_list("works", None, "Names in works.json; all by default.")
 RUNS = flags.DEFINE_integer("runs", 5, "Alternating runs of each.", lower_bound=1)
 DRAW = flags.DEFINE_bool("draw", False, "Only print and draw what was measured last.")
-
-Measured = dict[str, Any]
-
-
-def measure(command: list[str]) -> Measured:
-    """Run a worker; returns the JSON object of its last line."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    found: Measured = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
 
 
 def commands(work: Measured) -> Iterator[tuple[str, int, list[str]]]:
@@ -81,11 +69,6 @@ def alternate(work: Measured, runs: int) -> list[Measured]:
         for system, command in systems:
             system["runs"].append(measure(command))
     return [system for system, _ in systems]
-
-
-def median(system: Measured, key: str) -> float:
-    """The median of a figure over a system's runs."""
-    return statistics.median(run[key] for run in system["runs"])
 
 
 def best(systems: list[Measured], name: str) -> Measured | None:

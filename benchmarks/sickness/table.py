@@ -1,14 +1,16 @@
 """The table in docs/doctor.md and the goals."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks import pages
 from benchmarks.sickness.measuring import Results, Sick
 
-DOCS = Path("docs/doctor.md")
-START, END = "<!-- sickness table -->", "<!-- end of sickness table -->"
+HEADER = (
+    *("what is wrong", "experiment", "diagnosis", "right", "at", "printed binding"),
+    *("worst score with it", "also found"),
+)
 RIGHT, CURED, WITHIN, COST = 0.95, 0.8, 0.1, 0.01  # the goals
 
 
@@ -24,13 +26,13 @@ def is_cured(row: Sick) -> bool:
     return row.score is not None and row.score >= 1 - WITHIN
 
 
-def _line(base: str, name: str, rows: Sequence[Sick]) -> str:
+def _cells(base: str, name: str, rows: Sequence[Sick]) -> list[str]:
     shares = [row.share for row in rows if row.share is not None]
     scores = [row.score for row in rows if row.score is not None]
     bindings = list(dict.fromkeys(row.binding for row in rows if row.binding))
     right = {row.diagnosis for row in rows} - {""}
     others = {found for row in rows for found, _ in row.found} - right
-    cells = [
+    return [
         name,
         base,
         ", ".join(sorted(right)) or "none",
@@ -40,7 +42,6 @@ def _line(base: str, name: str, rows: Sequence[Sick]) -> str:
         _worst(scores) if rows[0].curable else "no cure",
         ", ".join(sorted(others)) or "-",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _seeds(rows: Sequence[Sick]) -> str:
@@ -61,16 +62,9 @@ def markdown(results: Results) -> str:
     """Two tables, the set-ups that thresholds were chosen on and those held out."""
     lines = []
     for held_out, title in ((False, "Thresholds were chosen on these"), (True, "Held out")):
-        lines += [
-            f"**{title}**",
-            "",
-            "| what is wrong | experiment | diagnosis | right | at | printed binding | "
-            "worst score with it | also found |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        ]
         rows = [row for row in results.sick if row.held_out == held_out]
-        lines += [_line(base, name, group) for (base, name), group in _groups(rows).items()]
-        lines.append("")
+        cells = [_cells(base, name, group) for (base, name), group in _groups(rows).items()]
+        lines += [f"**{title}**", "", pages.markdown(HEADER, cells)]
     return "\n".join([*lines, *summary(results)])
 
 
@@ -129,7 +123,4 @@ def missed(results: Results) -> list[str]:
 
 def write_docs(results: Results) -> None:
     """Replace the table in docs/doctor.md."""
-    text = DOCS.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    DOCS.write_text(f"{before}{START}\n{markdown(results)}\n{END}{after}", encoding="utf-8")
+    pages.put(pages.DOCTOR, "sickness table", f"{markdown(results)}\n")
