@@ -157,29 +157,18 @@ def _summary(played: "Played") -> str:
 
 
 def _of_run(run_dir: str) -> tuple[Facts, list["Finding"], str]:
-    from dataclasses import replace
-
     from acx import runs
-    from acx.experiment import Experiment
-    from acx.health.context import context_of
-    from acx.health.examination import Examination
-    from acx.observers import METRICS, read_status
+    from acx.health.context import context_of_file
+    from acx.health.examination import examined
+    from acx.observers import read_status
 
     folder = runs.existing_folder(run_dir, ALLOW_IMPORTS.value)
     file = folder / runs.CONFIG
-    experiment = config.build(Experiment, config.load([str(file)]))
-    context = context_of(experiment, file.read_text(encoding="utf-8"))
-    env = experiment.environment.make_single()
-    context = replace(context, action_space=env.action_space)
-    env.close()
-    status, examination = read_status(folder), Examination(context)
-    if (folder / METRICS).exists():
-        examination.replay(folder / METRICS)
-    if status.get("state") == "failed":
-        examination.failure(str(status.get("message", "")))
+    context = context_of_file(file)
+    examination = examined(folder, context)
     done = examination.history.step
     facts = [
-        ("run", f"{folder}, {status.get('state', 'unknown')}"),
+        ("run", f"{folder}, {read_status(folder).get('state', 'unknown')}"),
         ("environment", _budget(context)),
         ("examined", f"{len(examination.history):,} reports of {done:,} steps"),
     ]

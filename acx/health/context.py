@@ -4,11 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from acx import config
 from acx.experiment import Experiment
 from acx.optimizers import ClippedOptimizer
 from acx.schedules import Progress, Schedule, value_at
@@ -182,6 +184,19 @@ def context_of(experiment: Experiment, resolved: str = "") -> Context:
         limit = None
     space = getattr(experiment, "action_space", None)
     return Context(experiment, Names(resolved), space, limit, usual)
+
+
+def context_of_file(file: Path) -> Context:
+    """What is known of the experiment of a run's configuration file; it is not built.
+
+    Raises:
+      ConfigError: it can't be read, or its environment can't be made.
+    """
+    experiment = config.build(Experiment, config.load([str(file)]))
+    env = experiment.environment.make_single()
+    env.close()
+    context = context_of(experiment, file.read_text(encoding="utf-8"))
+    return replace(context, action_space=env.action_space)
 
 
 def schedules(context: Context) -> Mapping[str, Schedule]:

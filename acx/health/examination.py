@@ -7,6 +7,7 @@ from pathlib import Path
 from acx.health.context import Context
 from acx.health.diagnoses import CONFIGURATION, examine
 from acx.health.findings import Finding, History
+from acx.observers import METRICS, read_status
 
 EXAMINATIONS = 500  # a run at most, whatever its reports: so the cost is bounded
 
@@ -73,3 +74,18 @@ class Examination:
                     self.report(step, scalars)
                 elif "eval/mean_reward" in scalars and "eval/std_reward" in scalars:
                     self.evaluation(step, scalars["eval/mean_reward"], scalars["eval/std_reward"])
+
+
+def examined(folder: Path, context: Context) -> Examination:
+    """The examination of a run by what its folder holds: the table, and why it failed.
+
+    Raises:
+      OSError: the table can't be read.
+    """
+    examination = Examination(context)
+    if (folder / METRICS).exists():
+        examination.replay(folder / METRICS)
+    status = read_status(folder)
+    if status.get("state") == "failed":
+        examination.failure(str(status.get("message", "")))
+    return examination

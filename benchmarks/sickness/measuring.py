@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from acx import config, runs
+from acx import config, health, runs
 from acx.experiment import Experiment
-from acx.health import Context, Examination, Finding, context_of
+from acx.health import Context, Finding, context_of_file
 from acx.health.checkup import play
-from acx.observers import METRICS, read_status
+from acx.observers import read_status
 from benchmarks.sickness.setups import HEALTHY, SETUPS, Setup
 from benchmarks.sickness.training import train
 
@@ -72,19 +72,10 @@ class Results:
 
 def examined(folder: Path) -> tuple[Context, list[Finding], float]:
     """What is found in a run's table, and the seconds that it took."""
-    file = folder / runs.CONFIG
-    experiment = config.build(Experiment, config.load([str(file)]))
-    env = experiment.environment.make_single()
-    experiment.action_space = env.action_space
-    env.close()
-    context = context_of(experiment, file.read_text(encoding="utf-8"))
+    context = context_of_file(folder / runs.CONFIG)
     start = time.perf_counter()
-    examination = Examination(context)
-    examination.replay(folder / METRICS)
-    status = read_status(folder)
-    if status["state"] == "failed":
-        examination.failure(str(status["message"]))
-    return context, examination.findings, time.perf_counter() - start
+    findings = health.examined(folder, context).findings
+    return context, findings, time.perf_counter() - start
 
 
 def random_return(base: str) -> float:
