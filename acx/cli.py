@@ -93,13 +93,17 @@ def checkpoint_flags(
         "The newest one, or that of the best evaluation during training.",
         flag_values=own,
     )
-    allow_imports = flags.DEFINE_bool(
+    return checkpoint, allow_imports_flag(own)
+
+
+def allow_imports_flag(own: flags.FlagValues) -> flags.FlagHolder[bool]:
+    """Define --allow_imports, for commands that read a run folder."""
+    return flags.DEFINE_bool(
         "allow_imports",
         False,
         "Import the modules that a run folder from elsewhere names: runs their code.",
         flag_values=own,
     )
-    return checkpoint, allow_imports
 
 
 def help_text(description: str, own: flags.FlagValues) -> str:

@@ -20,7 +20,7 @@ from absl import flags
 from rich.table import Table
 
 from acx import config
-from acx.cli import LastingConsole, run_command
+from acx.cli import LastingConsole, allow_imports_flag, run_command
 from acx.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -44,12 +44,7 @@ RUN_DIR = flags.DEFINE_string(
 STEPS = flags.DEFINE_integer(
     "steps", 3000, "Random steps in the environment.", lower_bound=1, flag_values=FLAGS
 )
-ALLOW_IMPORTS = flags.DEFINE_bool(
-    "allow_imports",
-    False,
-    "Import the modules that a run folder from elsewhere names: runs their code.",
-    flag_values=FLAGS,
-)
+ALLOW_IMPORTS = allow_imports_flag(FLAGS)
 
 
 def doctor() -> None:

@@ -66,6 +66,16 @@ def stepped(**options):
     return step
 
 
+def assert_named(place, named, **options):
+    """A vector environment with these options fails in one line that names the place and this."""
+    with pytest.raises(RunError) as caught:
+        stepped(**options)
+    message = str(caught.value)
+    assert message.startswith(place)
+    assert named in message
+    assert "\n" not in message
+
+
 @pytest.mark.parametrize(
     ("result", "named"),
     [
@@ -92,12 +102,7 @@ def stepped(**options):
     ],
 )
 def test_T38_what_a_vector_environment_returned_is_named(result, named):
-    with pytest.raises(RunError) as caught:
-        stepped(result=result)
-    message = str(caught.value)
-    assert message.startswith("Native, step 2 since its reset: ")
-    assert named in message
-    assert "\n" not in message
+    assert_named("Native, step 2 since its reset: ", named, result=result)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +114,7 @@ def test_T38_what_a_vector_environment_returned_is_named(result, named):
     ],
 )
 def test_T38_what_a_reset_returned_is_named(start, named):
-    with pytest.raises(RunError) as caught:
-        stepped(start=start)
-    message = str(caught.value)
-    assert message.startswith("Native, reset: ")
-    assert named in message
-    assert "\n" not in message
+    assert_named("Native, reset: ", named, start=start)
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,18 @@ Sweep.bindings = {{
 """
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    base = tmp_path_factory.mktemp("kills")
-    file = base / "slow.gin"
-    file.write_text(SLOW)
-    outcome = finish(start_sweep(file, base / "runs", "--workers=1"))
+def swept(base, text, workers):
+    """A sweep run to its end: its file, and the folder in which it ran."""
+    file = base / "sweep.gin"
+    file.write_text(text)
+    outcome = finish(start_sweep(file, base / "runs", f"--workers={workers}"))
     assert outcome.code == 0, outcome.err
     return file, base / "runs"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return swept(tmp_path_factory.mktemp("kills"), SLOW, workers=1)
 
 
 # Long enough to be stopped in the middle, and without checkpoints until then.
@@ -43,12 +47,7 @@ LONG = (
 @pytest.fixture(scope="session")
 def long(tmp_path_factory):
     """A sweep of two long trials, and the folder in which it ran undisturbed."""
-    base = tmp_path_factory.mktemp("long")
-    file = base / "long.gin"
-    file.write_text(LONG)
-    outcome = finish(start_sweep(file, base / "runs", "--workers=2"))
-    assert outcome.code == 0, outcome.err
-    return file, base / "runs"
+    return swept(tmp_path_factory.mktemp("long"), LONG, workers=2)
 
 
 def workers_of(process):
