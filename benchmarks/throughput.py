@@ -55,8 +55,8 @@ def commands(work: Measured) -> Iterator[tuple[str, int, list[str]]]:
             copy = [f"--{name}={COPIES[name].value}"]
         python = Path(PYTHONS.value, name, "bin/python")
         for threads in {"tf_agents": [1], "purejaxrl": [cores]}.get(name, sorted({1, cores})):
-            script = str(HERE / f"peers/{name}.py")
-            yield name, threads, [str(python), script, text, str(threads), *copy]
+            worker = f"benchmarks.peers.{name}"
+            yield name, threads, [str(python), "-m", worker, text, str(threads), *copy]
 
 
 def alternate(work: Measured, runs: int) -> list[Measured]:

@@ -1,6 +1,6 @@
 """CleanRL's PPO at the work that benchmarks/throughput.py names, in its own environment.
 
-python benchmarks/peers/cleanrl.py WORK THREADS --cleanrl=PATH
+python -m benchmarks.peers.cleanrl WORK THREADS --cleanrl=PATH
 
 PATH is the user's copy of CleanRL; its ppo.py (CartPole) or ppo_continuous_action.py runs as it
 is, as from the command line, with a clock on the one scalar per iteration that tells the value
@@ -20,23 +20,14 @@ start to the end of the first iteration, peak memory.
 import argparse
 import json
 import os
-import resource
 import runpy
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-STARTED = time.perf_counter()
-
-
-def revision(copy: Path) -> str:
-    """The commit of a copy, shortened; 'a copy' where Git doesn't know."""
-    command = ["git", "-C", str(copy), "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "a copy"
+from benchmarks.peers.reporting import Mark, print_marks, revision
 
 
 def arguments(work: dict[str, Any]) -> list[str]:
@@ -75,7 +66,7 @@ def main() -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     torch.set_num_threads(options.threads)
-    marks: list[tuple[float, int]] = []
+    marks: list[Mark] = []
     wrappers: Any = gymnasium.wrappers
     log, transform = SummaryWriter.add_scalar, wrappers.TransformObservation
 
@@ -92,19 +83,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # the script writes runs/ where it stands
         runpy.run_path(str(script), run_name="__main__")
-    warm = max(2, work["iterations"] // 8)
-    (begin, first), (end, last) = marks[warm], marks[-1]
-    print(
-        json.dumps(
-            {
-                "steps_per_second": (last - first) / (end - begin),
-                "startup": marks[0][0] - STARTED,
-                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                "version": f"CleanRL {revision(copy)}, torch {torch.__version__}, "
-                f"gymnasium {gymnasium.__version__}",
-            }
-        )
+    version = (
+        f"CleanRL {revision(copy)}, torch {torch.__version__}, gymnasium {gymnasium.__version__}"
     )
+    print_marks(marks, max(2, work["iterations"] // 8), 0, version)
 
 
 main()

@@ -1,19 +1,18 @@
 """acx at the work that benchmarks/throughput.py names; prints what the peers print."""
 
 import json
-import resource
 import sys
 import time
 from typing import Any
 
-STARTED = time.perf_counter()
+from benchmarks.peers.reporting import Mark, print_marks
 
 
 class Clock:
     """An observer that notes when each report came."""
 
     def __init__(self) -> None:
-        self.marks: list[tuple[float, int]] = []
+        self.marks: list[Mark] = []
 
     def on_report(self, report: Any) -> None:
         """Note it."""
@@ -53,18 +52,7 @@ def main() -> None:
     experiment = runs.build([f"experiments/bases/{work['algorithm']}.gin"], bindings)
     clock = Clock()
     experiment.run([clock])
-    warm = max(1, len(clock.marks) // 8)
-    (begin, first), (end, last) = clock.marks[warm], clock.marks[-1]
-    print(
-        json.dumps(
-            {
-                "steps_per_second": (last - first) / (end - begin),
-                "startup": clock.marks[0][0] - STARTED,
-                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                "version": f"acx {__version__}",
-            }
-        )
-    )
+    print_marks(clock.marks, max(1, len(clock.marks) // 8), 0, f"acx {__version__}")
 
 
 main()

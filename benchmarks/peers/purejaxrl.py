@@ -1,6 +1,6 @@
 """PureJaxRL's PPO at the work that benchmarks/throughput.py names, in its own environment.
 
-python benchmarks/peers/purejaxrl.py WORK THREADS --purejaxrl=PATH
+python -m benchmarks.peers.purejaxrl WORK THREADS --purejaxrl=PATH
 
 PATH is the user's copy of PureJaxRL; its ppo.py is imported as it is. wrappers.py there also
 imports Brax and Navix, for environments not used here: mocks stand in for them.
@@ -21,22 +21,13 @@ import argparse
 import importlib
 import json
 import os
-import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-STARTED = time.perf_counter()
-
-
-def revision(copy: Path) -> str:
-    """The commit of a copy, shortened; 'a copy' where Git doesn't know."""
-    command = ["git", "-C", str(copy), "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "a copy"
+from benchmarks.peers.reporting import STARTED, print_figures, revision
 
 
 def load_ppo(copy: Path) -> Any:
@@ -91,16 +82,9 @@ def main() -> None:
     begin = time.perf_counter()
     jax.block_until_ready(train(jax.random.key(1)))
     end = time.perf_counter()
-    print(
-        json.dumps(
-            {
-                "steps_per_second": steps / (end - begin),
-                "startup": compiled - STARTED + (begin - compiled) / work["iterations"],
-                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                "version": f"PureJaxRL {revision(options.purejaxrl)}, jax {jax.__version__}",
-            }
-        )
-    )
+    startup = compiled - STARTED + (begin - compiled) / work["iterations"]
+    version = f"PureJaxRL {revision(options.purejaxrl)}, jax {jax.__version__}"
+    print_figures(steps / (end - begin), startup, version)
 
 
 main()

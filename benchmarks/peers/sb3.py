@@ -5,11 +5,10 @@ start to the end of the first iteration, peak memory.
 """
 
 import json
-import resource
 import sys
 import time
 
-STARTED = time.perf_counter()
+from benchmarks.peers.reporting import Mark, print_marks
 
 
 def main() -> None:
@@ -24,7 +23,7 @@ def main() -> None:
     class Clock(BaseCallback):
         def __init__(self) -> None:
             super().__init__()
-            self.marks: list[tuple[float, int]] = []
+            self.marks: list[Mark] = []
 
         def _on_rollout_start(self) -> None:
             self.marks.append((time.perf_counter(), self.num_timesteps))
@@ -54,18 +53,8 @@ def main() -> None:
     rows = work["num_envs"] * work["rollout_length"]
     # The clock also ticks before the first rollout, so N iterations and one more give N + 1 marks.
     model.learn(rows * (work["iterations"] + 1), callback=clock)
-    warm = max(2, work["iterations"] // 8)
-    (begin, first), (end, last) = clock.marks[warm], clock.marks[-1]
-    print(
-        json.dumps(
-            {
-                "steps_per_second": (last - first) / (end - begin),
-                "startup": clock.marks[1][0] - STARTED,
-                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                "version": f"stable-baselines3 {__version__}, torch {torch.__version__}",
-            }
-        )
-    )
+    version = f"stable-baselines3 {__version__}, torch {torch.__version__}"
+    print_marks(clock.marks, max(2, work["iterations"] // 8), 1, version)
 
 
 main()

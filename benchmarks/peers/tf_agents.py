@@ -1,6 +1,6 @@
 """TF-Agents' PPOClipAgent at the work that benchmarks/throughput.py names, in its own environment.
 
-python benchmarks/peers/tf_agents.py WORK THREADS
+python -m benchmarks.peers.tf_agents WORK THREADS
 
 TF-Agents by its public parts: suite_gym environments in a BatchedPyEnvironment (threads and
 processes of TF-Agents' own are slower for steps this short), a DynamicStepDriver that fills a
@@ -21,12 +21,11 @@ start to the end of the first iteration, peak memory.
 
 import json
 import os
-import resource
 import sys
 import time
 from typing import Any
 
-STARTED = time.perf_counter()
+from benchmarks.peers.reporting import print_marks
 
 
 def build(work: dict[str, Any]) -> Any:
@@ -103,30 +102,19 @@ def main() -> None:
     if work["algorithm"] != "ppo" or work["env_id"] not in ("CartPole-v1", "Pendulum-v1"):
         raise SystemExit("tf_agents: only PPO on CartPole-v1 and Pendulum-v1")
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    # This file's folder is on the path, and the file has the package's name.
-    sys.path.pop(0)
     import tensorflow as tf
     import tf_agents
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     iterate, time_step = build(work)
-    marks = []
-    for _ in range(work["iterations"]):
-        time_step = iterate(time_step)
-        marks.append(time.perf_counter())
-    warm = max(2, work["iterations"] // 8)
     rows = work["num_envs"] * work["rollout_length"]
-    print(
-        json.dumps(
-            {
-                "steps_per_second": rows * (len(marks) - 1 - warm) / (marks[-1] - marks[warm]),
-                "startup": marks[0] - STARTED,
-                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                "version": f"TF-Agents {tf_agents.__version__}, TensorFlow {tf.__version__}",
-            }
-        )
-    )
+    marks = []
+    for number in range(1, work["iterations"] + 1):
+        time_step = iterate(time_step)
+        marks.append((time.perf_counter(), number * rows))
+    version = f"TF-Agents {tf_agents.__version__}, TensorFlow {tf.__version__}"
+    print_marks(marks, max(2, work["iterations"] // 8), 0, version)
 
 
 if __name__ == "__main__":
