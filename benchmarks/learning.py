@@ -46,16 +46,29 @@ PACKAGES = ("acx", "tensorflow", "keras", "gymnasium", "numpy", "mujoco", "box2d
 
 
 class Curve:
-    """An observer that keeps the evaluations."""
+    """An observer that keeps the evaluations, and what the doctor finds.
 
-    def __init__(self) -> None:
+    Args:
+      examination: of the run, as in every run of `acx.main`.
+    """
+
+    def __init__(self, examination: Any) -> None:
         self.points: list[tuple[int, float]] = []
+        self._examination = examination
+
+    @property
+    def alarms(self) -> list[str]:
+        """What was found above the level of a note."""
+        found = self._examination.findings
+        return [f"{f.name}: {f.seen}" for f in found if f.severity != "info"]
 
     def on_report(self, report: Any) -> None:
-        """Not needed."""
+        """Examine it."""
+        self._examination.report(report.env_steps, report.scalars)
 
     def on_evaluation(self, env_steps: int, result: Any, final: bool) -> None:
         """Keep the mean."""
+        self._examination.evaluation(env_steps, result.mean, result.std)
         if not final:
             self.points.append((env_steps, round(result.mean, 3)))
 
@@ -101,14 +114,18 @@ def run_seed(name: str, seed: int, settings: Sequence[str]) -> dict[str, Any]:
 
     load_tensorflow()
     from acx import config, runs
+    from acx.health.context import context_of
+    from acx.health.examination import Examination
 
-    files, curve, start = [f"experiments/{name}.gin"], Curve(), time.perf_counter()
+    files, start = [f"experiments/{name}.gin"], time.perf_counter()
     experiment = runs.build(files, [*settings, f"seed = {seed}"], programs())
+    curve = Curve(Examination(context_of(experiment, config.resolved())))
     result = experiment.run([curve])
     return {
         "final": round(result.mean, 3),
         "std": round(result.std, 3),
         "curve": curve.points,
+        "alarms": curve.alarms,
         "seconds": round(time.perf_counter() - start, 1),
         "config": config.resolved(),
         "total_steps": experiment.total_steps,
