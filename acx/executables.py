@@ -84,7 +84,7 @@ def _close(cache: ExecutableCache, opener: int) -> None:
 
 
 def _machine() -> str:
-    """What a compiled program fits: TensorFlow's version and the processor's instructions."""
+    """What a compiled program fits: TensorFlow's version, XLA's flags, the processor."""
     from importlib.metadata import version
 
     try:
@@ -94,7 +94,8 @@ def _machine() -> str:
         import platform
 
         features = platform.platform() + platform.processor()
-    return hashlib.sha256(f"{version('tensorflow')} {features}".encode()).hexdigest()[:16]
+    flags = os.environ.get("XLA_FLAGS", "")
+    return hashlib.sha256(f"{version('tensorflow')} {flags} {features}".encode()).hexdigest()[:16]
 
 
 def _checksum(file: Path) -> str:

@@ -10,6 +10,9 @@ from acx.executables import use_kept_programs
 
 # Keras imports these where they are installed, for data and pictures of its own: 0.7 s of a start.
 UNNEEDED = ("pandas", "matplotlib")
+# XLA orders operations so that several can run at once, and hands some to a second thread. In
+# programs as small as these, waking it takes longer than what it does.
+IN_TURN = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
 
 
 @contextlib.contextmanager
@@ -55,6 +58,9 @@ def load_tensorflow() -> str:
     # Not even errors: what goes wrong raises, and XLA calls hints for tuning missing instructions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" not in sys.modules:
+        flags = os.environ.get("XLA_FLAGS", "")
+        if IN_TURN not in flags:
+            os.environ["XLA_FLAGS"] = f"{IN_TURN} {flags}".strip()
         use_kept_programs()
     with _held_stderr(), _without(UNNEEDED):
         import tensorflow as tf
