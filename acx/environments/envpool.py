@@ -52,10 +52,13 @@ class EnvPoolVectorEnv(gymnasium.vector.VectorEnv):
             meant = f"; the nearest are {', '.join(near)}" if near else ""
             raise ConfigError(f"EnvPool has no {env_id}{meant}", "Environment", "env_id")
         self._limit = NO_LIMIT if time_limit is None else time_limit
+        threads = _threads(num_envs)
         settings = {
             **options,
             "num_envs": num_envs,
-            "num_threads": _threads(num_envs),
+            "num_threads": threads,
+            # Left to themselves, threads that fill the machine share a core for seconds at a time.
+            "thread_affinity_offset": 0 if threads == os.cpu_count() else -1,
             "max_episode_steps": self._limit + 1,
         }
         with _quiet():

@@ -1,6 +1,8 @@
 """EnvPool under the contract of test_vector.py, checked against Gymnasium's own dynamics."""
 
+import os
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -130,6 +132,29 @@ def test_T63_equal_seeds_give_equal_runs_whatever_the_number_of_threads(monkeypa
         monkeypatch.setattr(adapter, "_threads", lambda num_envs, threads=threads: threads)
         for one, other in zip(first, played(), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def pinned():
+    """The cores that a single thread of this process is bound to, one entry a thread."""
+    bound = [os.sched_getaffinity(int(task.name)) for task in Path("/proc/self/task").iterdir()]
+    return sorted(core for cores in bound if len(cores) == 1 for core in cores)
+
+
+@pytest.mark.usefixtures("needs_envpool")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_threads_that_fill_the_machine_get_a_core_each_and_fewer_are_left_free():
+    count = os.cpu_count()
+    if count == 1 or len(os.sched_getaffinity(0)) < count:
+        pytest.skip("needs all of at least two cores")
+    assert pinned() == []
+    few = make(num_envs=4 * (count - 1))
+    few.reset()
+    assert pinned() == []
+    full = make(num_envs=4 * count)
+    full.reset()
+    assert pinned() == list(range(count))
+    full.close()
+    few.close()
 
 
 @pytest.mark.usefixtures("needs_envpool")
