@@ -1,22 +1,22 @@
 """Observers that write a run down: TensorBoard, a CSV table, a status file. They only watch."""
 
-import contextlib
 import csv
-import errno
+import itertools
 import json
 import os
-import threading
+import socket
+import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as layout_summary
 from tensorboard.plugins.text import summary_v2 as text_summary
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from acx.checkpoints import sync_folder
 from acx.evaluation import EvaluationResult
@@ -52,10 +52,21 @@ def evaluation_scalars(result: EvaluationResult) -> dict[str, float]:
     }
 
 
+_LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
+_numbers = itertools.count()  # tells the event files of one process apart
+
+
+def _masked_crc(content: bytes) -> bytes:
+    """A TFRecord's checksum: CRC32C, rotated and shifted (TensorFlow's record_writer.h)."""
+    crc = google_crc32c.value(content)
+    return _CHECKSUM.pack((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
 class TensorBoardWriter:
     """Writes scalars over environment steps, the configuration as text and a chart layout.
 
-    Everything is on disk after each report: a crash loses at most one.
+    Everything is on disk after each report: a crash loses at most one. TensorBoard's own writer
+    takes a thread and checksums in Python for that, and ten times as long.
 
     Args:
       folder: the run's folder.
@@ -64,52 +75,34 @@ class TensorBoardWriter:
     """
 
     def __init__(self, folder: Path, config: str, start_steps: int = 0) -> None:
-        self._folder = folder
-        self._hook = threading.excepthook
-        threading.excepthook = self._ignore_writers_thread
-        with self._failing_clearly():
-            self._start(config, start_steps)
-
-    def _start(self, config: str, start_steps: int) -> None:
-        self._writer = EventFileWriter(str(self._folder))
+        place = f"{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
+        self._path = folder / f"events.out.tfevents.{int(time.time()):010d}.{place}"
+        self._file = open(self._path, "wb")  # noqa: SIM115
+        self._write(Event(file_version="brain.Event:2"))
         if start_steps:
             started = SessionLog(status=SessionLog.START)
-            self._writer.add_event(Event(step=start_steps + 1, session_log=started))
+            self._write(Event(step=start_steps + 1, session_log=started))
         fenced = "\n".join(f"    {line}" for line in config.splitlines())
-        self._write(0, text_summary.text_pb("config/resolved_gin", fenced))
-        self._write(0, layout_summary.pb(_layout()))
-        self._writer.flush()
+        self.write_text(0, "config/resolved_gin", fenced)
+        self._write(Event(step=0, summary=_own(layout_summary.pb(_layout()))))
 
-    @contextlib.contextmanager
-    def _failing_clearly(self) -> Iterator[None]:
-        """Make TensorFlow's own file errors an OSError."""
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        content = event.SerializeToString()
+        length = _LENGTH.pack(len(content))
         try:
-            yield
-        except Exception as error:
-            reason = str(error).rpartition("; ")[2]
-            raise OSError(errno.EIO, reason, f"{self._folder}/events.out.tfevents") from None
-
-    def _ignore_writers_thread(self, failed: threading.ExceptHookArgs) -> None:
-        """The thread that writes has failed: the next call here will say so."""
-        if type(failed.thread).__name__ != "_AsyncWriterThread":
-            self._hook(failed)
-
-    def _write(self, step: int, summary: Any) -> None:
-        # With TensorFlow installed, TensorBoard's helpers return TensorFlow's message class.
-        own = Summary.FromString(summary.SerializeToString())
-        self._writer.add_event(Event(step=step, wall_time=time.time(), summary=own))
+            self._file.write(length + _masked_crc(length) + content + _masked_crc(content))
+            self._file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
 
     def _write_scalars(self, step: int, scalars: dict[str, float]) -> None:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        with self._failing_clearly():
-            self._write(step, Summary(value=values))
-            self._writer.flush()
+        self._write(Event(step=step, summary=Summary(value=values)))
 
     def write_text(self, step: int, tag: str, markdown: str) -> None:
         """One text for the TEXT tab."""
-        with self._failing_clearly():
-            self._write(step, text_summary.text_pb(tag, markdown))
-            self._writer.flush()
+        self._write(Event(step=step, summary=_own(text_summary.text_pb(tag, markdown))))
 
     def on_report(self, report: Report) -> None:
         """One event with all scalars of the iteration."""
@@ -120,12 +113,13 @@ class TensorBoardWriter:
         self._write_scalars(env_steps, evaluation_scalars(result))
 
     def close(self) -> None:
-        """Flush and close the file."""
-        try:
-            with self._failing_clearly():
-                self._writer.close()
-        finally:
-            threading.excepthook = self._hook
+        """Close the file."""
+        self._file.close()
+
+
+def _own(summary: Any) -> Summary:
+    """TensorBoard's message, where its helpers return TensorFlow's because that is installed."""
+    return Summary.FromString(summary.SerializeToString())
 
 
 def _layout() -> layout_pb2.Layout:

@@ -5,6 +5,7 @@ import re
 import threading
 
 import numpy as np
+import pytest
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -49,6 +50,24 @@ def test_T68_the_configuration_and_a_chart_layout_are_written_at_the_start(tmp_p
     assert "    GAE.gamma = 0.9\n    GAE.gae_lambda = 0.5" in value
     assert "custom_scalars__config__" in events.Tags()["tensors"]
     writer.close()
+
+
+def test_event_files_started_in_the_same_second_are_different_files(tmp_path):
+    for step in (10, 20):
+        writer = TensorBoardWriter(tmp_path, "")
+        writer.on_report(report(step, train__value_loss=step / 10))
+        writer.close()
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_an_event_that_cannot_be_written_is_an_error_with_the_files_name(tmp_path):
+    writer = TensorBoardWriter(tmp_path, "")
+    [path] = tmp_path.glob("events.out.tfevents.*")
+    writer._file = open("/dev/full", "wb")  # noqa: SIM115
+    with pytest.raises(OSError, match="No space left") as failure:
+        writer.on_report(report(10, train__value_loss=1.0))
+    assert failure.value.filename == str(path)
 
 
 def rows(folder):
