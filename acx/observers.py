@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +157,10 @@ class CsvWriter:
 
     def __init__(self, folder: Path, start_steps: int = 0) -> None:
         self.path = folder / METRICS
-        found = _drop_later_rows(self.path, start_steps) if self.path.exists() else ([], {})
-        columns, self._last = found
+        columns: list[str] = []
+        self._last: Mapping[str, object] = {}
+        if self.path.exists():
+            columns, self._last = _drop_later_rows(self.path, start_steps)
         self._open(columns)
 
     def _open(self, columns: Sequence[str]) -> None:
@@ -172,7 +174,7 @@ class CsvWriter:
     def on_evaluation(self, env_steps: int, result: EvaluationResult, final: bool) -> None:
         """One row, but where it would repeat the last: a finished run that is resumed."""
         row = {"step": env_steps, **evaluation_scalars(result)}
-        if {tag: str(value) for tag, value in row.items()} != self._last:
+        if _texts(row) != _texts(self._last):
             self._write(row)
 
     def _write(self, row: dict[str, float]) -> None:
@@ -184,7 +186,7 @@ class CsvWriter:
             self._open(columns)
         self._table.writerow(row)
         self._file.flush()
-        self._last = {tag: str(value) for tag, value in row.items()}
+        self._last = row
 
     def sync(self) -> None:
         """Wait until all rows are on the disk itself: a power failure takes none of them."""
@@ -197,6 +199,11 @@ class CsvWriter:
 
 
 Rows = list[dict[str, str]]
+
+
+def _texts(row: Mapping[str, object]) -> dict[str, str]:
+    """A row as the table holds it."""
+    return {tag: str(value) for tag, value in row.items()}
 
 
 def _read(path: Path) -> tuple[list[str], Rows]:
