@@ -42,6 +42,7 @@ FRESH = flags.DEFINE_bool("fresh", False, "Run again what has a result.")
 SAVE = flags.DEFINE_bool("save", True, "Keep the results.")
 
 TOTAL = "total_steps"  # the macro that every experiment binds
+ALONG = "Evaluation.episodes"  # of the evaluations along the budget: changes no training
 PACKAGES = ("acx", "tensorflow", "keras", "gymnasium", "numpy", "mujoco", "box2d")
 
 
@@ -143,13 +144,13 @@ def _unwrapped(lines: Sequence[str]) -> list[str]:
 
 
 def same(before: Sequence[str], now: Sequence[str]) -> bool:
-    """Whether two configurations agree. A parameter that only one of them has is new or gone since
-    then: what takes part in a training is named by a parameter of both."""
+    """Whether two configurations agree in what a training depends on. A parameter that only one of
+    them has is new or gone since then: what takes part in a training is named by both."""
     old, new = (
         dict(line.split(" = ", 1) for line in _unwrapped(lines) if " = " in line)
         for lines in (before, now)
     )
-    return all(old[name] == new[name] for name in old.keys() & new.keys())
+    return all(old[name] == new[name] for name in old.keys() & new.keys() - {ALONG})
 
 
 def versions() -> dict[str, str]:
