@@ -143,8 +143,9 @@ class Learner:
             return
         rollout = [self.program.layout.size, 1 + len(self.advantage.hyperparameters())]
         if self._at_once:
-            self._floats = Layout([(n,) for n in [*rollout, *(m.floats for m in self.minimizers)]])
-            self._integers = Layout([(m.integers,) for m in self.minimizers])
+            own = [len(minimizer.floats) for minimizer in self.minimizers]
+            self._floats = Layout([(size,) for size in [*rollout, *own]])
+            self._integers = Layout([minimizer.integers.shape for minimizer in self.minimizers])
             self._compiled = CompiledFunction(
                 self._update_at_once,
                 tf.TensorSpec((self._floats.size,), tf.float32),
@@ -216,20 +217,22 @@ class Learner:
         trajectory.learned_rewards[:] = self._scaled_rewards(trajectory)
         trajectory.final_values[:] = self._final_values(trajectory)
         settings = [self.reward_scale, *self.advantage.hyperparameters().values()]
-        rollout = np.append(trajectory.data, settings).astype(np.float32, copy=False)
-        inputs = [m.inputs(*self._inputs(m, progress)) for m in self.minimizers]
+        rollout = [trajectory.data, np.array(settings, np.float32)]
+        for minimizer in self.minimizers:
+            minimizer.pack(*self._inputs(minimizer, progress))
         self.iterations += 1
         if self._at_once:
-            integers, floats = zip(*inputs, strict=True)
-            (out,) = self._compiled(np.concatenate([rollout, *floats]), np.concatenate(integers))
+            floats = np.concatenate([*rollout, *(m.floats for m in self.minimizers)])
+            integers = np.concatenate([m.integers for m in self.minimizers])
+            (out,) = self._compiled(floats, integers)
             self._absorb(out.numpy())
         else:
-            batch, report = self._compiled(rollout)
-            if len(inputs) > 1:
-                self._pending = self._worker.submit(self.minimizers[1].run, batch, *inputs[1])
+            batch, report = self._compiled(np.concatenate(rollout))
+            if len(self.minimizers) > 1:
+                self._pending = self._worker.submit(self.minimizers[1].run, batch)
             self._report = self._named(report.numpy())
             try:
-                self._report.update(self.minimizers[0].run(batch, *inputs[0]))
+                self._report.update(self.minimizers[0].run(batch))
             except NonFiniteError:
                 if self._pending is not None:
                     self._pending.exception()  # only waits
@@ -333,7 +336,7 @@ class Learner:
         }
 
     def _inputs(self, minimizer: Minimizer, progress: Progress) -> tuple[Any, ...]:
-        """What `Minimizer.inputs` takes."""
+        """What `Minimizer.pack` takes."""
         count, size = minimizer.minibatches
         if size == self.rows:
             order = self._in_order  # where it can't matter

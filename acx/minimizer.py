@@ -31,6 +31,10 @@ class Minimizer:
       minibatches: (M, K): M gradient steps an iteration, of K rows each.
       hyperparameters: names of the scalars that `losses` takes as inputs.
       previous: one of the same structure, used no more: its compiled program is taken over.
+
+    Attributes:
+      integers: row numbers of all minibatches in order, then the seed of the entropy's noise.
+      floats: a learning rate for each gradient step, then the hyperparameters.
     """
 
     def __init__(
@@ -56,8 +60,8 @@ class Minimizer:
         self.optimizer_steps = 0
         self._width = Layout(list(columns.values())).size
         self._metric_names: list[str] = []
-        self.integers = minibatches[0] * minibatches[1] + 1
-        self.floats = minibatches[0] + len(self.hyperparameters)
+        self.integers = np.zeros(minibatches[0] * minibatches[1] + 1, np.int32)
+        self.floats = np.zeros(minibatches[0] + len(self.hyperparameters), np.float32)
         self._program: CompiledFunction | None = None
         if previous is not None:
             self.variable = optimizer.take_over(previous.optimizer)
@@ -68,8 +72,8 @@ class Minimizer:
         self._program = CompiledFunction(
             self.minimize,
             tf.TensorSpec((rows, self._width), tf.float32),
-            tf.TensorSpec((self.integers,), tf.int32),
-            tf.TensorSpec((self.floats,), tf.float32),
+            tf.TensorSpec(self.integers.shape, tf.int32),
+            tf.TensorSpec(self.floats.shape, tf.float32),
         )
 
     @property
@@ -185,10 +189,10 @@ class Minimizer:
             for (name, shape), part in zip(self.columns.items(), parts, strict=True)
         }
 
-    def inputs(
+    def pack(
         self, rows: np.ndarray, seed: int, learning_rates: np.ndarray, hyper: dict[str, float]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Pack what `minimize` takes after the batch.
+    ) -> None:
+        """Fill `integers` and `floats`, which `minimize` takes after the batch.
 
         Args:
           rows: row numbers of all minibatches in order, [M·K].
@@ -196,15 +200,15 @@ class Minimizer:
           learning_rates: one a gradient step, [M].
           hyper: the scalars by name.
         """
-        integers = np.append(rows, seed).astype(np.int32)
-        scalars = [hyper[name] for name in self.hyperparameters]
-        floats = np.append(learning_rates, scalars).astype(np.float32)
-        return integers, floats
+        self.integers[:-1], self.integers[-1] = rows, seed
+        count = len(learning_rates)
+        self.floats[:count] = learning_rates
+        self.floats[count:] = [hyper[name] for name in self.hyperparameters]
 
-    def run(self, batch: tf.Tensor, integers: np.ndarray, floats: np.ndarray) -> dict[str, float]:
-        """Minimize by the program that `compile` made; see `absorb`."""
+    def run(self, batch: tf.Tensor) -> dict[str, float]:
+        """Minimize what was packed by the program that `compile` made; see `absorb`."""
         assert self._program is not None, "compile() comes before run()"
-        out, *before = self._program(batch, integers, floats)
+        out, *before = self._program(batch, self.integers, self.floats)
         self._before, self._steps_before = before, self.optimizer_steps
         return self.absorb(out.numpy())
 
