@@ -14,6 +14,7 @@ from acx.experiment import Experiment
 from acx.health import Context, Finding, context_of_file
 from acx.health.checkup import play
 from acx.observers import read_status
+from benchmarks.learning_table import load, measured
 from benchmarks.sickness.setups import HEALTHY, SETUPS, Setup
 from benchmarks.sickness.training import train
 
@@ -54,9 +55,11 @@ class Sick:
 
 @dataclass
 class Results:
-    """All rows, and the returns of random actions by base experiment."""
+    """All rows; by experiment the returns of random actions, and the alarms in measured runs."""
 
     random: dict[str, float] = field(default_factory=dict)
+    # Of each experiment in benchmarks/results, a list a seed: `benchmarks.learning` looks as well.
+    references: dict[str, list[list[str]]] = field(default_factory=dict)
     healthy: list[Healthy] = field(default_factory=list)
     sick: list[Sick] = field(default_factory=list)
 
@@ -159,9 +162,19 @@ def _slug(setup: Setup) -> str:
     return "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in name)
 
 
+def references() -> dict[str, list[list[str]]]:
+    """By experiment in benchmarks/results, the warnings and errors in each measured seed."""
+    results = {name: load(name) for name in measured()}
+    return {
+        name: [seed["alarms"] for seed in result["seeds"].values() if "alarms" in seed]
+        for name, result in results.items()
+        if result is not None
+    }
+
+
 def campaign(clinic: Clinic, seeds: int, cure_seeds: int) -> Results:
     """Everything, in an order in which a campaign that is stopped early is of most use."""
-    results = Results({base: random_return(base) for base in HEALTHY})
+    results = Results({base: random_return(base) for base in HEALTHY}, references())
     for seed in range(seeds):
         runs_of_seed = [clinic.healthy(base, seed) for base in HEALTHY]
         results.healthy += [row for row in runs_of_seed if row is not None]

@@ -95,10 +95,13 @@ def _is_close(results: Results, row: Sick) -> bool:
 def summary(results: Results) -> list[str]:
     """The figures beside the goals."""
     alarms = sum(bool(row.alarms) for row in results.healthy)
+    measured = {name: seeds for name, seeds in results.references.items() if seeds}
+    found = [bool(seed) for seeds in measured.values() for seed in seeds]
     return [
         f"- Chosen on: {_part(results, False)}.",
         f"- Held out: {_part(results, True)}.",
-        f"- Healthy runs with a warning or an error: {alarms} of {len(results.healthy)}.",
+        f"- Healthy runs with a warning or an error: {alarms} of {len(results.healthy)}; of "
+        f"{len(found)} measured for the README, on {len(measured)} experiments: {sum(found)}.",
         f"- Examining took {cost(results):.2%} of the time of the healthy runs.",
     ]
 
@@ -116,6 +119,7 @@ def missed(results: Results) -> list[str]:
         (_count_right(rows) >= RIGHT * len(rows), f"diagnosed right: {RIGHT:.0%}"),
         (sum(map(is_cured, tried)) >= CURED * len(tried), f"cured: {CURED:.0%}"),
         (not any(row.alarms for row in results.healthy), "no alarm in healthy runs"),
+        (not any(map(any, results.references.values())), "no alarm in measured runs"),
         (cost(results) < COST, f"cost below {COST:.0%}"),
     ]
     return [goal for met, goal in goals if not met]
