@@ -62,6 +62,12 @@ def _masked_crc(content: bytes) -> bytes:
     return _CHECKSUM.pack((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
+def record(content: bytes) -> bytes:
+    """A TFRecord: length and content, each with its checksum behind it."""
+    length = _LENGTH.pack(len(content))
+    return length + _masked_crc(length) + content + _masked_crc(content)
+
+
 class TensorBoardWriter:
     """Writes scalars over environment steps, the configuration as text and a chart layout.
 
@@ -88,10 +94,8 @@ class TensorBoardWriter:
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
-        content = event.SerializeToString()
-        length = _LENGTH.pack(len(content))
         try:
-            self._file.write(length + _masked_crc(length) + content + _masked_crc(content))
+            self._file.write(record(event.SerializeToString()))
             self._file.flush()
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self._path)) from None

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -20,9 +19,10 @@ import venv
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 from tensorboard.compat.proto import event_pb2, types_pb2
+
+from acx.observers import record
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER = ROOT / ".venv-peers" / "tbparse"
@@ -60,16 +60,6 @@ rows += [
 ]
 table = pd.DataFrame(rows, columns=["tag", "step", "wall_time", "value"])
 """
-
-
-def record(payload: bytes) -> bytes:
-    length = struct.pack("<Q", len(payload))
-    return length + masked(length) + payload + masked(payload)
-
-
-def masked(content: bytes) -> bytes:
-    crc = google_crc32c.value(content)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def tensor_events(steps: int) -> Iterable[event_pb2.Event]:
