@@ -60,8 +60,7 @@ class Curve:
     @property
     def alarms(self) -> list[str]:
         """What was found above the level of a note."""
-        found = self._examination.findings
-        return [f"{f.name}: {f.seen}" for f in found if f.severity != "info"]
+        return [str(finding) for finding in self._examination.findings if finding.is_alarm]
 
     def on_report(self, report: Any) -> None:
         """Examine it."""

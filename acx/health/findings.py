@@ -34,6 +34,14 @@ class Finding:
     step: int = 0
 
     @property
+    def is_alarm(self) -> bool:
+        """Whether it is more than worth knowing."""
+        return self.severity != "info"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.seen}"
+
+    @property
     def remedy(self) -> str:
         """What to type or do."""
         return self.binding or self.advice

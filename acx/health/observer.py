@@ -86,7 +86,7 @@ class HealthObserver:
 
     def _tell(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
-            if finding.severity != "info":
+            if finding.is_alarm:
                 self._console.print(line(finding), soft_wrap=True)
             tag = f"health/{finding.name.replace(' ', '_')}"
             self._note(finding.step, tag, markdown(finding))

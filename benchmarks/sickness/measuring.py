@@ -120,7 +120,7 @@ class Clinic:
         if folder is None:
             return None
         _, findings, seconds = examined(folder)
-        alarms = [f"{f.name}: {f.seen}" for f in findings if f.severity != "info"]
+        alarms = [str(finding) for finding in findings if finding.is_alarm]
         status = read_status(folder)
         trained = float(status["updated"]) - float(status["started"])
         return Healthy(base, seed, float(status["mean_reward"]), alarms, trained, seconds)
@@ -132,7 +132,7 @@ class Clinic:
             return None
         context, findings, _ = examined(folder)
         limit = SHARE * context.total_steps
-        found = [f for f in findings if f.severity != "info" and f.step <= limit]
+        found = [f for f in findings if f.is_alarm and f.step <= limit]
         right = [f for f in found if f.name in setup.expected]
         return Sick(
             setup.name,
