@@ -35,7 +35,7 @@ class Goal:
       seeds: how many there must be.
       along: (steps, IQM): what the curve must have reached on the way.
       solved: (return, steps): what the median seed must reach, and by when.
-      published: the on-policy results that the goal is set by, with their steps.
+      published: the on-policy results that the goal is set by: algorithm, return, steps.
     """
 
     steps: int
@@ -44,7 +44,7 @@ class Goal:
     seeds: int = 10
     along: tuple[int, float] | None = None
     solved: tuple[float, int] | None = None
-    published: str = ""
+    published: tuple[tuple[str, float, int], ...] = ()
 
     def misses(self, result: dict[str, Any]) -> list[str]:
         """What a result falls short of, in words; empty where the goal is met."""
@@ -83,28 +83,78 @@ class Goal:
 # are from versions 2 to 4 of the environments. "worst" of a classic task: below it a seed failed.
 GOALS = {
     "cartpole": Goal(
-        50_000, iqm=500, worst=475, solved=(475, 40_000), published="PPO 500 (100k), DQN 500 (50k)"
+        50_000,
+        iqm=500,
+        worst=475,
+        solved=(475, 40_000),
+        published=(("PPO", 500, 100_000), ("DQN", 500, 50_000)),
     ),
-    "cartpole_a2c": Goal(300_000, iqm=500, worst=475, published="A2C 500 (500k)"),
-    "acrobot": Goal(500_000, iqm=-75, worst=-100, published="PPO −73.5 (1M), A2C −83.4 (500k)"),
-    "mountaincar": Goal(1_000_000, iqm=-110, worst=-199, published="PPO −110.4 (1M)"),
+    "cartpole_a2c": Goal(300_000, iqm=500, worst=475, published=(("A2C", 500, 500_000),)),
+    "acrobot": Goal(
+        500_000, iqm=-75, worst=-100, published=(("PPO", -73.5, 1_000_000), ("A2C", -83.4, 500_000))
+    ),
+    "mountaincar": Goal(1_000_000, iqm=-110, worst=-199, published=(("PPO", -110.4, 1_000_000),)),
     "mountaincar_continuous": Goal(
-        100_000, iqm=93, worst=90, published="A2C 91.2 (100k), PPO 88.3 (20k)"
+        100_000, iqm=93, worst=90, published=(("A2C", 91.2, 100_000), ("PPO", 88.3, 20_000))
     ),
-    "pendulum": Goal(100_000, iqm=-155, worst=-250, published="PPO −172.2 (100k), A2C −163.0 (1M)"),
-    "pendulum_200k": Goal(200_000, iqm=-150, worst=-250, published="A2C −163.0 (1M)"),
-    "lunarlander": Goal(1_000_000, iqm=260, along=(300_000, 200), published="PPO 242.1 (1M)"),
-    "lunarlander_continuous": Goal(1_000_000, iqm=275, published="PPO 270.9 (1M)"),
-    "bipedalwalker": Goal(3_000_000, iqm=300, published="A2C 299.8, PPO 213.3 (5M)"),
-    "inverted_pendulum": Goal(300_000, iqm=1000, seeds=5, published="PPO 963 (1M)"),
-    "inverted_double_pendulum": Goal(1_000_000, iqm=9200, seeds=5, published="PPO 5,626 (8M)"),
-    "reacher": Goal(1_000_000, iqm=-4.0, seeds=5, published="RPO −3.93, PPO −4.65 (8M)"),
-    "swimmer": Goal(1_000_000, iqm=340, seeds=5, published="PPO 281.6, A2C 200.6 (1M)"),
-    "hopper": Goal(1_000_000, iqm=3000, seeds=5, published="PPO 2,410 (1M), 2,741 (8M)"),
-    "walker2d": Goal(1_000_000, iqm=4000, seeds=5, published="PPO 3,479 (1M), RPO 3,665 (8M)"),
-    "halfcheetah": Goal(1_000_000, iqm=6500, seeds=5, published="PPO 5,819 (1M)"),
-    "ant": Goal(1_000_000, iqm=2800, seeds=5, published="PPO 1,327 (1M), RPO 2,703 (8M)"),
+    "pendulum": Goal(
+        100_000,
+        iqm=-155,
+        worst=-250,
+        published=(("PPO", -172.2, 100_000), ("A2C", -163.0, 1_000_000)),
+    ),
+    "pendulum_200k": Goal(200_000, iqm=-150, worst=-250, published=(("A2C", -163.0, 1_000_000),)),
+    "lunarlander": Goal(
+        1_000_000, iqm=260, along=(300_000, 200), published=(("PPO", 242.1, 1_000_000),)
+    ),
+    "lunarlander_continuous": Goal(1_000_000, iqm=275, published=(("PPO", 270.9, 1_000_000),)),
+    "bipedalwalker": Goal(
+        3_000_000, iqm=300, published=(("A2C", 299.8, 5_000_000), ("PPO", 213.3, 5_000_000))
+    ),
+    "inverted_pendulum": Goal(300_000, iqm=1000, seeds=5, published=(("PPO", 963, 1_000_000),)),
+    "inverted_double_pendulum": Goal(
+        1_000_000, iqm=9200, seeds=5, published=(("PPO", 5_626, 8_000_000),)
+    ),
+    "reacher": Goal(
+        1_000_000,
+        iqm=-4.0,
+        seeds=5,
+        published=(("RPO", -3.93, 8_000_000), ("PPO", -4.65, 8_000_000)),
+    ),
+    "swimmer": Goal(
+        1_000_000,
+        iqm=340,
+        seeds=5,
+        published=(("PPO", 281.6, 1_000_000), ("A2C", 200.6, 1_000_000)),
+    ),
+    "hopper": Goal(
+        1_000_000,
+        iqm=3000,
+        seeds=5,
+        published=(("PPO", 2_410, 1_000_000), ("PPO", 2_741, 8_000_000)),
+    ),
+    "walker2d": Goal(
+        1_000_000,
+        iqm=4000,
+        seeds=5,
+        published=(("PPO", 3_479, 1_000_000), ("RPO", 3_665, 8_000_000)),
+    ),
+    "halfcheetah": Goal(1_000_000, iqm=6500, seeds=5, published=(("PPO", 5_819, 1_000_000),)),
+    "ant": Goal(
+        1_000_000,
+        iqm=2800,
+        seeds=5,
+        published=(("PPO", 1_327, 1_000_000), ("RPO", 2_703, 8_000_000)),
+    ),
 }
+
+
+def published_in_words(goal: Goal) -> str:
+    """PPO 2,410 (1M), PPO 2,741 (8M)."""
+    return ", ".join(
+        f"{algorithm} {value:,} ({steps_in_words(steps)})".replace("-", "−")
+        for algorithm, value, steps in goal.published
+    )
 
 
 def steps_in_words(steps: int) -> str:
@@ -162,7 +212,7 @@ def rows(names: Sequence[str]) -> list[list[str]]:
 
 
 def _row(name: str, goal: Goal | None, result: dict[str, Any] | None) -> list[str]:
-    aim, published = (str(goal), goal.published) if goal else ("none", "")
+    aim, published = (str(goal), published_in_words(goal)) if goal else ("none", "")
     if result is None:
         return [name, "-", "-", "-", "-", "-", "-", aim, published, "not measured"]
     returns = finals(result)
@@ -216,7 +266,7 @@ def write_readme(names: Sequence[str]) -> None:
 
 
 def draw(names: Sequence[str]) -> None:
-    """One panel an experiment: each seed, the interquartile mean over seeds, the goal."""
+    """One panel an experiment: each seed, their interquartile mean, the goal, what is published."""
     import matplotlib.pyplot as plt
 
     columns = min(len(names), 4)
@@ -234,15 +284,25 @@ def draw(names: Sequence[str]) -> None:
             np.append(steps, result["total_steps"]),
             np.vstack([returns, finals(result)]),
         )
-        axis.plot(steps, returns, color="#9ecae1", linewidth=0.7)
+        seeds = axis.plot(steps, returns, color="#9ecae1", linewidth=0.7)
         middle = interquartile_mean(returns[..., None])
-        axis.plot(steps, middle, color="#08519c", linewidth=2)
+        iqm = axis.plot(steps, middle, color="#08519c", linewidth=2)
+        for _, value, _ in GOALS[name].published:
+            anchor = axis.axhline(value, color="#636363", linewidth=1, linestyle=":")
         if GOALS[name].iqm is not None:
-            axis.axhline(GOALS[name].iqm, color="#e6550d", linewidth=1, linestyle="--")
+            goal = axis.axhline(GOALS[name].iqm, color="#e6550d", linewidth=1, linestyle="--")
         axis.set_title(name.replace("_", " "), fontsize=10)
         axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k")
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        [seeds[0], iqm[0], goal, anchor],
+        ["each seed", "interquartile mean", "goal", "published"],
+        loc="outside upper center",
+        ncols=4,
+        frameon=False,
+        fontsize=9,
+    )
     figure.supxlabel("environment steps", fontsize=9)
     figure.supylabel("evaluation return", fontsize=9)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
