@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from acx.config import configurable
-from acx.critics import CriticHead
+from acx.critics import CriticHead, ValueNormalizer
 from acx.environments.normalization import ObservationNormalizer, RewardNormalizer
 from acx.networks import MLP, Network, ParameterVector, sequential
 from acx.policies import PolicyHead
@@ -27,6 +27,7 @@ class Agent:
         `clip_norm` bounds the norm of the summed gradient of both heads.
       observation_normalizer: running normalization of observations; None is off.
       reward_normalizer: running scaling of rewards; None is off.
+      value_normalizer: running normalization of what the critic learns; None is off.
     """
 
     actor: Network
@@ -40,6 +41,7 @@ class Agent:
         critic_torso: MLP | None,
         observation_normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
+        value_normalizer: ValueNormalizer | None = None,
     ) -> None:
         self.policy_head = policy_head
         self.critic_head = critic_head
@@ -47,6 +49,7 @@ class Agent:
         self.critic_torso = critic_torso
         self.observation_normalizer = observation_normalizer
         self.reward_normalizer = reward_normalizer
+        self.value_normalizer = value_normalizer
 
     @property
     def shares_torso(self) -> bool:

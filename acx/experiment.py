@@ -300,6 +300,7 @@ class Experiment:
         normalizers = {
             "normalizer/observations": self.agent.observation_normalizer,
             "normalizer/rewards": self.agent.reward_normalizer,
+            "normalizer/values": self.agent.value_normalizer,
         }
         return merged(
             {
@@ -312,6 +313,8 @@ class Experiment:
         self.load_policy(state)
         if self.agent.reward_normalizer is not None:
             self.agent.reward_normalizer.load_state(part(state, "normalizer/rewards"))
+        if self.agent.value_normalizer is not None:
+            self.agent.value_normalizer.load_state(part(state, "normalizer/values"))
 
     def load_policy(self, state: State) -> None:
         """Take from a checkpoint what acting needs: weights and observation statistics."""

@@ -141,7 +141,7 @@ class Learner:
             self._compiled: CompiledFunction = previous._compiled
             self.program.report_names = previous.program.report_names
             return
-        rollout = [self.program.layout.size, 1 + len(self.advantage.hyperparameters())]
+        rollout = [self.program.layout.size, len(self._settings())]
         if self._at_once:
             own = [len(minimizer.floats) for minimizer in self.minimizers]
             self._floats = Layout([(size,) for size in [*rollout, *own]])
@@ -216,8 +216,7 @@ class Learner:
         assert self._pending is None, "finish() comes before the next update()"
         trajectory.learned_rewards[:] = self._scaled_rewards(trajectory)
         trajectory.final_values[:] = self._final_values(trajectory)
-        settings = [self.reward_scale, *self.advantage.hyperparameters().values()]
-        rollout = [trajectory.data, np.array(settings, np.float32)]
+        rollout = [trajectory.data, np.array(self._settings(), np.float32)]
         for minimizer in self.minimizers:
             minimizer.pack(*self._inputs(minimizer, progress))
         self.iterations += 1
@@ -277,6 +276,10 @@ class Learner:
             except NonFiniteError:
                 self._undo()
                 raise
+        if self.agent.value_normalizer is not None:
+            self.agent.value_normalizer.update(
+                self._report["return_mean"], self._report["return_std"]
+            )
         return self._report
 
     def close(self) -> None:
@@ -306,6 +309,12 @@ class Learner:
         for minimizer in self.minimizers:
             minimizer.vector.assign(minimizer.parameters)
 
+    def _settings(self) -> list[float]:
+        """What `UpdateProgram.prepare` takes beside the rollout."""
+        normalizer = self.agent.value_normalizer
+        moments = () if normalizer is None else normalizer.moments
+        return [self.reward_scale, *moments, *self.advantage.hyperparameters().values()]
+
     def _scaled_rewards(self, trajectory: Trajectory) -> np.ndarray:
         """Normalized where the agent normalizes; the reward scale is applied when compiled."""
         normalizer = self.agent.reward_normalizer
@@ -320,7 +329,11 @@ class Learner:
         values = np.zeros_like(trajectory.rewards)
         if len(trajectory.final_observations):
             self.values.load(self.minimizers[-1].parameters)
-            values[trajectory.truncated > 0] = self.values(trajectory.final_observations)
+            final = self.values(trajectory.final_observations)
+            if self.agent.value_normalizer is not None:
+                mean, std = self.agent.value_normalizer.moments
+                final = mean + std * final
+            values[trajectory.truncated > 0] = final
         return values
 
     def _hyperparameters(self, optimizer: ClippedOptimizer, progress: Progress) -> dict[str, float]:

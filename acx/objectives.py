@@ -191,7 +191,8 @@ class CriticLoss:
     """Mean squared error to the return, optionally clipped around the rollout's values.
 
     Args:
-      clip_range: PPO's value clipping, in units of the scaled reward; None is off.
+      clip_range: PPO's value clipping, in units of what the critic outputs: the scaled
+        reward's, or its standard deviations with a value normalizer. None is off.
     """
 
     def __init__(self, clip_range: Positive | Schedule | None = None) -> None:

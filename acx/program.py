@@ -62,7 +62,8 @@ class UpdateProgram:
           actor_parameters: the vector that holds the actor's weights.
           critic_parameters: the vector that holds the critic's.
           data: `Trajectory.data`.
-          settings: the reward scale, then the advantage's hyperparameters.
+          settings: the reward scale, where the agent normalizes values their mean and std, then the
+            advantage's hyperparameters.
 
         Returns:
           A matrix [B, width] whose rows are split by `columns`, and a vector of metrics, named by
@@ -88,6 +89,9 @@ class UpdateProgram:
         weights = agent.networks[-1].layout.split(critic_parameters)
         seen = tf.concat([flat, last_observations], axis=0)
         all_values = tf.reshape(agent.critic(weights, seen), (length + 1, num_envs))
+        if agent.value_normalizer is not None:
+            mean, std, *hyper = hyper
+            all_values = mean + std * all_values
         values = all_values[:-1]
         advantages = self.advantage.estimate(
             rewards,
@@ -109,6 +113,8 @@ class UpdateProgram:
         metrics["entropy"] = -weighted_mean(log_prob, tf.reshape(valid, [-1]))
         metrics |= agent.policy_head.statistics(outputs, flat_actions)
         self.report_names = list(metrics)
+        if agent.value_normalizer is not None:  # what the critic outputs
+            returns, values = (returns - mean) / std, (values - mean) / std
         columns = [flat, flat_actions, log_prob, advantages, returns, values, valid]
         rows = [tf.reshape(column, (length * num_envs, -1)) for column in columns]
         return tf.concat(rows, axis=1), tf.stack(list(metrics.values()))

@@ -31,7 +31,7 @@ def shapes(experiment: Experiment) -> Shapes:
         for variable in optimizer.optimizer.variables:
             name = f"{minimizer.name}/{optimizer.factory.algorithm}/{variable.name}"
             found[name] = list(variable.shape)
-    for name in ("observation_normalizer", "reward_normalizer"):
+    for name in ("observation_normalizer", "reward_normalizer", "value_normalizer"):
         if getattr(agent, name) is not None:
             found[name] = []
     return found

@@ -6,6 +6,7 @@ import tiny
 from toys import Noisy
 
 from acx.checkpoints import load, save
+from acx.critics import ValueNormalizer
 from acx.environments.normalization import ObservationNormalizer, RewardNormalizer
 from acx.errors import ConfigError
 from acx.evaluation import Evaluation
@@ -118,6 +119,7 @@ def resumable(iterations):
         normalize_advantages=True,
         observation_normalizer=ObservationNormalizer(),
         reward_normalizer=RewardNormalizer(),
+        value_normalizer=ValueNormalizer(),
         actor_optimizer=tiny.optimizer(learning_rate=schedule),
         critic_optimizer=tiny.optimizer(learning_rate=schedule),
     )

@@ -87,6 +87,10 @@ UNUSABLE = {
         ["Agent.reward_normalizer = @RewardNormalizer()"],
         "it has no reward_normalizer, which is needed now",
     ),
+    "values normalized": (
+        ["Agent.value_normalizer = @ValueNormalizer()"],
+        "it has no value_normalizer, which is needed now",
+    ),
 }
 
 

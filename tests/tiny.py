@@ -34,6 +34,7 @@ def experiment(
     shared_torso=False,
     observation_normalizer=None,
     reward_normalizer=None,
+    value_normalizer=None,
     advantage=None,
     objective=None,
     critic_loss=None,
@@ -54,6 +55,7 @@ def experiment(
             None if shared_torso else MLP(hidden_sizes),
             observation_normalizer,
             reward_normalizer,
+            value_normalizer,
         ),
         Learner(
             advantage or GAE(),

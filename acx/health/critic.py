@@ -52,7 +52,8 @@ class ValueScale(Diagnosis):
             return None
         size, value = _size(history), history.recent("train/value_mean")
         targets = history.recent("train/return_mean")
-        if context.experiment.agent.reward_normalizer is not None:
+        agent = context.experiment.agent
+        if agent.reward_normalizer is not None or agent.value_normalizer is not None:
             return None
         if _no_reward(history):
             return None

@@ -27,6 +27,7 @@ _A2C = f"""include '{ROOT}/experiments/bases/a2c.gin'
 {_SMALL}
 Experiment.rollout_length = 10
 Environment.num_envs = 4
+Agent.value_normalizer = @ValueNormalizer()
 """
 
 EXPERIMENTS = {
