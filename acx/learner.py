@@ -325,15 +325,11 @@ class Learner:
         return normalizer.normalize(trajectory.rewards)
 
     def _final_values(self, trajectory: Trajectory) -> np.ndarray:
-        """V(final observation) where an episode was truncated, else 0: [T, N]."""
+        """The critic's output for the final observation of truncated episodes, else 0: [T, N]."""
         values = np.zeros_like(trajectory.rewards)
         if len(trajectory.final_observations):
             self.values.load(self.minimizers[-1].parameters)
-            final = self.values(trajectory.final_observations)
-            if self.agent.value_normalizer is not None:
-                mean, std = self.agent.value_normalizer.moments
-                final = mean + std * final
-            values[trajectory.truncated > 0] = final
+            values[trajectory.truncated > 0] = self.values(trajectory.final_observations)
         return values
 
     def _hyperparameters(self, optimizer: ClippedOptimizer, progress: Progress) -> dict[str, float]:

@@ -91,7 +91,7 @@ class UpdateProgram:
         all_values = tf.reshape(agent.critic(weights, seen), (length + 1, num_envs))
         if agent.value_normalizer is not None:
             mean, std, *hyper = hyper
-            all_values = mean + std * all_values
+            all_values, final_values = mean + std * all_values, mean + std * final_values
         values = all_values[:-1]
         advantages = self.advantage.estimate(
             rewards,

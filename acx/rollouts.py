@@ -61,7 +61,7 @@ class Trajectory:
             self.truncated,  # [T, N] 0 or 1; never with terminated
             self.valid,  # [T, N] 0 for rows that are no data
             self.learned_rewards,  # [T, N] what the learner made of the rewards
-            self.final_values,  # [T, N] V of the final observation where truncated, else 0
+            self.final_values,  # [T, N] the critic's output where truncated, else 0
         ) = layout.split(self.data)
         self.valid[:] = 1.0
         # [K, ...] of the K truncated rows in (t, n) order, normalized
