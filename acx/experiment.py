@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -205,7 +206,7 @@ class Experiment:
         """Give up the iterations that the error concerns, as `on_nonfinite` says."""
         warn(self.recovery.count(error))
         if self.recovery.policy == "rollback":
-            self._load_training_state(self.recovery.snapshot)
+            self.load_training_state(self.recovery.snapshot)
         self.actor.load(self.learner.actor_parameters)
         self._reported = self.learner.iterations
         self.collector.restart()
@@ -297,35 +298,32 @@ class Experiment:
 
     def _training_state(self) -> State:
         """What learning changes: weights, optimizers, normalizers, the learner's streams."""
+        return merged(
+            {
+                "learner": self.learner.state(),
+                **{name: normalizer.state() for name, normalizer in self._normalizers().items()},
+            }
+        )
+
+    def load_training_state(self, state: State) -> None:
+        """Take from `state()` what learning changes: all that acting needs, among other things."""
+        self.learner.load_state(part(state, "learner"))
+        self.actor.load(self.learner.actor_parameters)
+        for name, normalizer in self._normalizers().items():
+            normalizer.load_state(part(state, name))
+
+    def _normalizers(self) -> dict[str, Any]:
+        """Those that the agent has, by the names that their statistics have in a checkpoint."""
         normalizers = {
             "normalizer/observations": self.agent.observation_normalizer,
             "normalizer/rewards": self.agent.reward_normalizer,
             "normalizer/values": self.agent.value_normalizer,
         }
-        return merged(
-            {
-                "learner": self.learner.state(),
-                **{k: n.state() for k, n in normalizers.items() if n is not None},
-            }
-        )
-
-    def _load_training_state(self, state: State) -> None:
-        self.load_policy(state)
-        if self.agent.reward_normalizer is not None:
-            self.agent.reward_normalizer.load_state(part(state, "normalizer/rewards"))
-        if self.agent.value_normalizer is not None:
-            self.agent.value_normalizer.load_state(part(state, "normalizer/values"))
-
-    def load_policy(self, state: State) -> None:
-        """Take from a checkpoint what acting needs: weights and observation statistics."""
-        self.learner.load_state(part(state, "learner"))
-        self.actor.load(self.learner.actor_parameters)
-        if self.agent.observation_normalizer is not None:
-            self.agent.observation_normalizer.load_state(part(state, "normalizer/observations"))
+        return {name: found for name, found in normalizers.items() if found is not None}
 
     def load_state(self, state: State) -> bool:
         """Go on from `state()`; returns whether the open episodes could be continued."""
-        self._load_training_state(state)
+        self.load_training_state(state)
         self.recovery.load_state(part(state, "recovery"))
         self.best_evaluation = float(state["best_evaluation"])
         self.reporter.load_state(part(state, "reporter"))

@@ -195,7 +195,7 @@ def restore(
         raise ConfigError(f"{folder} has no checkpoint yet")
     experiment = build([str(folder / CONFIG)])
     refuse_misfit(run_dir, newest[1], experiment)
-    experiment.load_policy(newest[1])
+    experiment.load_training_state(newest[1])
     return experiment
 
 
