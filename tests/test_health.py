@@ -336,6 +336,20 @@ def test_targets_that_hardly_differ_are_no_fault_of_the_critic():
     assert "critic does not learn" in found(history(spread), context())
 
 
+def test_with_normalized_values_no_cause_is_sought_in_the_scale_of_rewards():
+    large = {
+        "train/return_mean": 90.0,
+        "train/return_std": 30.0,
+        "train/value_loss": 2000.0,
+        "train/explained_variance": -1.0,
+    }
+    normalized = context("Agent.value_normalizer = @ValueNormalizer()")
+    assert {"critic loss high", "critic does not learn"} <= set(found(history(large), context()))
+    only = found(history(large), normalized)
+    assert set(only) == {"critic does not learn"}
+    assert "learning_rate" in only["critic does not learn"].binding
+
+
 def test_without_any_reward_the_scale_of_targets_says_nothing():
     nothing = {
         "train/return_mean": 1e-4,

@@ -24,6 +24,13 @@ def _no_reward(history: History) -> bool:
     return history.has(["train/reward_nonzero"]) and not history["train/reward_nonzero"].any()
 
 
+def _learned(history: History, context: Context) -> tuple[float, float]:
+    """Spread and size of what the critic is to output: a value normalizer makes both 1."""
+    if context.experiment.agent.value_normalizer is not None:
+        return 1.0, 1.0
+    return history.recent("train/return_std"), _size(history)
+
+
 def _rescaled(context: Context, size: float) -> float:
     """The reward scale that brings targets to between 1 and 10: a power of ten."""
     return float(f"{context.reward_scale * 10.0 ** -math.floor(math.log10(size)):.0e}")
@@ -81,6 +88,8 @@ class CriticLossHigh(Diagnosis):
 
     def examine(self, history: History, context: Context) -> Finding | None:
         """From the loss and the spread of the targets."""
+        if context.experiment.agent.value_normalizer is not None:
+            return None  # the loss is then in other units than the targets
         losses, variances = history["train/value_loss"], np.square(history["train/return_std"])
         high = (losses > 100) & (losses > 1.5 * variances)
         if history.share < 0.06 or not history.lasted(high, share=0.05):
@@ -136,14 +145,14 @@ class CriticDoesNotLearn(Diagnosis):
         """What holds the critic back, and the binding that lets it go."""
         optimizer = context.learner.critic_optimizer or context.learner.actor_optimizer
         rate, clip = context.rate(optimizer), context.learner.critic_loss.clip_range
-        spread, size = history.recent("train/return_std"), _size(history)
+        spread, size = _learned(history, context)
         if rate < 3e-5:
             binding = context.rate_line(1e-3, critic=True)
             return f"{seen} (its learning rate is {amount(rate)}).", binding
         if isinstance(clip, float) and clip < spread / 4:
             binding = context.names.line("CriticLoss.clip_range", None)
             return (
-                f"{seen}: it may move {amount(clip)} an update, and its targets spread "
+                f"{seen}: it may move {amount(clip)} an update, and what it learns spreads over "
                 f"{amount(spread)}.",
                 binding,
             )
@@ -174,7 +183,7 @@ class CriticDrownsPolicy(Diagnosis):
         if not context.experiment.agent.shares_torso or not history.lasted(drowns, share=0.05):
             return None
         norms = [history.recent(tag) for tag in self.needs[:2]]
-        size = _size(history)
+        _, size = _learned(history, context)
         if size > 10:
             binding = context.names.line("Learner.reward_scale", _rescaled(context, size))
         else:
