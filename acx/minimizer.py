@@ -17,6 +17,7 @@ Named = dict[str, tf.Tensor]
 Losses = Callable[[Tensors, Named, Named], tuple[Named, Named]]
 
 GOOD = 1  # the index in what `Minimizer.minimize` returns that tells whether all was finite
+MOST_METRICS = 64  # that losses may report
 
 
 class Minimizer:
@@ -162,16 +163,19 @@ class Minimizer:
             i: tf.Tensor, sums: tf.Tensor, good: tf.Tensor, going: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
             values, fine, going = step(i)
+            values = tf.pad(values, [[0, MOST_METRICS - values.shape[0]]])
             return i + 1, sums + values, good & fine, going
 
-        sums, good, going = step(tf.constant(0))
-        taken = tf.constant(1)
-        if count > 1:
+        if count > 1:  # the body is traced and compiled once: their number is known only then
             taken, sums, good, _ = tf.while_loop(
                 lambda i, sums, good, going: (i < count) & good & going,
                 body,
-                (taken, sums, good, going),
+                (tf.constant(0), tf.zeros(MOST_METRICS), tf.constant(True), tf.constant(True)),
             )
+            sums = sums[: len(self._metric_names)]
+        else:
+            sums, good, _ = step(tf.constant(0))
+            taken = tf.constant(1)
         good &= tf.reduce_all(tf.math.is_finite(self.variable.value))
         for variable, old in zip(state, before, strict=True):
             variable.assign(tf.where(good, variable.value, old))

@@ -64,3 +64,26 @@ def test_a_small_program_wakes_no_second_thread_unless_the_user_says_so():
     woken, flags = run(f"{FLAG}=true")
     assert flags == f"{FLAG}=false {FLAG}=true"
     assert woken > CALLS / 2
+
+
+def test_the_garbage_collector_leaves_what_imports_made_and_takes_what_comes_later():
+    script = """
+import gc, weakref
+from acx.runtime import load_tensorflow
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+early = weakref.ref(Cycle())
+load_tensorflow()
+frozen = gc.get_freeze_count()
+later = weakref.ref(Cycle())
+load_tensorflow()
+assert gc.get_freeze_count() == frozen
+gc.collect()
+print(gc.isenabled(), frozen > 100_000, early(), later())
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "None", "None"]
