@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import learning, learning_table
+from benchmarks import ablation, learning, learning_table
 from benchmarks.learning_table import GOALS, Goal, iqm_at, median_steps
 
 
@@ -71,3 +71,12 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert len(list(learning.jobs("cartpole", settings, 3, fresh=True))) == 3
     changed = [*settings, "gamma = 0.5"]
     assert len(list(learning.jobs("cartpole", changed, 3, fresh=False))) == 3
+
+
+def test_an_ablation_changes_what_the_tuned_file_does_not_have_already():
+    cartpole = dict(ablation.changes("cartpole"))
+    assert "normalized observations" in cartpole
+    assert "raw observations" not in cartpole  # they are
+    assert "tanh-squashed Gaussian" not in cartpole  # its actions are discrete
+    pendulum = dict(ablation.changes("pendulum"))
+    assert "GaussianTanhHead.gain = 1.0" in pendulum["policy output gain 1"]
