@@ -82,8 +82,15 @@ def changes(task: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def train(seeds: int) -> None:
-    """Train what is missing, and keep each score as soon as it is known."""
+    """Train what is missing, and keep each score as soon as it is known.
+
+    A task's scores belong to its tuned file: where that has changed, they are taken anew.
+    """
     kept = load()
+    for task in HEADS:
+        tuned = configuration(task, settings(task, TUNED))
+        if kept["tuned"].get(task) != tuned:
+            kept["tuned"][task], kept["scores"][task] = tuned, {}
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
         futures = {
@@ -91,20 +98,20 @@ def train(seeds: int) -> None:
             for task in HEADS
             for change, bindings in changes(task)
             for seed in range(100, 100 + seeds)
-            if str(seed) not in kept["scores"].get(task, {}).get(change, {})
+            if str(seed) not in kept["scores"][task].get(change, {})
         }
         for future in as_completed(futures):
             task, change, seed = futures[future]
             score = future.result()["final"]
-            kept["scores"].setdefault(task, {}).setdefault(change, {})[seed] = score
+            kept["scores"][task].setdefault(change, {})[seed] = score
             kept["versions"] = versions()
             PATH.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
             print(f"{task}, {change}, seed {seed}: {score:.1f}", flush=True)
 
 
 def load() -> dict[str, Any]:
-    """The scores that are kept: of each task, change and seed."""
-    return json.loads(PATH.read_text()) if PATH.exists() else {"scores": {}}
+    """What is kept: each task's tuned configuration, and the scores by task, change and seed."""
+    return json.loads(PATH.read_text()) if PATH.exists() else {"tuned": {}, "scores": {}}
 
 
 def table() -> str:
