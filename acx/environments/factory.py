@@ -1,10 +1,11 @@
 """Makes environments from a configuration."""
 
+import contextlib
 import functools
 import os
 import signal
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import gin
@@ -61,6 +62,30 @@ def _in_worker(parent: int, maker: Callable[[], gymnasium.Env]) -> gymnasium.Env
     return maker()
 
 
+@contextlib.contextmanager
+def _quiet_model(env_id: str) -> Iterator[None]:
+    """Leave out what MuJoCo finds outdated in Gymnasium's own model files.
+
+    It says so once an environment, on stderr and in MUJOCO_LOG.TXT, and no user can mend it. What
+    it warns of while an environment steps is shown.
+    """
+    spec = gymnasium.registry.get(env_id)
+    if spec is None or not str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+        yield
+        return
+    try:
+        import mujoco
+    except ImportError:  # making the environment says it better
+        yield
+        return
+    shown = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(shown)
+
+
 @configurable
 class Environment:
     """A Gymnasium environment and how many of it run side by side.
@@ -115,7 +140,8 @@ class Environment:
         """
         options = self.env_options | ({"render_mode": render_mode} if render_mode else {})
         try:
-            env = gymnasium.make(self.env_id, disable_env_checker=True, **options)
+            with _quiet_model(self.env_id):
+                env = gymnasium.make(self.env_id, disable_env_checker=True, **options)
             for wrapper in self.wrappers:
                 env = wrapper(env)
         except gymnasium.error.DependencyNotInstalled as error:

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -76,3 +79,19 @@ def test_check_returns_the_spaces_of_the_wrapped_environment():
     space, actions = Environment("toys:Noisy-v0", env_options={"actions": "box"}).check()
     assert space.shape == (3,)
     np.testing.assert_array_equal(actions.low, [-2, -2])
+
+
+def test_only_what_goes_wrong_in_a_step_is_heard_of_mujoco(tmp_path):
+    script = """
+from acx.environments.factory import Environment
+env = Environment("HalfCheetah-v5").make_single()
+env.reset(seed=0)
+print(list(__import__("pathlib").Path().iterdir()))
+env.unwrapped.data.qpos[:] = 1e20
+env.unwrapped.do_simulation(env.action_space.sample(), 1)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert "deprecated" not in done.stderr
+    assert "QPOS" in done.stderr
