@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 
-from benchmarks.pendulum_optimum import _step, optimal_return
+from benchmarks.pendulum_optimum import _step, optimal_costs, optimal_return, seed_return
 
 
 def test_a_step_from_a_grid_point_costs_and_leads_where_the_environment_does():
@@ -28,6 +28,13 @@ def test_a_step_from_a_grid_point_costs_and_leads_where_the_environment_does():
 
 
 def test_a_finer_grid_finds_better_returns_and_less_of_a_difference():
-    coarse, middle, fine = (optimal_return(points) for points in (31, 61, 121))
+    coarse, middle, fine = (optimal_return(optimal_costs(points)) for points in (31, 61, 121))
     assert coarse < middle < fine < -130.0
     assert fine - middle < middle - coarse
+
+
+def test_the_optimum_of_seeds_is_around_that_of_all_first_states():
+    costs = optimal_costs(61)
+    seeds = [seed_return(costs, seed) for seed in range(8)]
+    assert np.std(seeds) > 3.0  # chance has given each its own first states
+    assert abs(np.mean(seeds) - optimal_return(costs)) < 3.0 * np.std(seeds) / np.sqrt(7)
