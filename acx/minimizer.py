@@ -166,7 +166,7 @@ class Minimizer:
             values = tf.pad(values, [[0, MOST_METRICS - values.shape[0]]])
             return i + 1, sums + values, good & fine, going
 
-        if count > 1:  # the body is traced and compiled once: their number is known only then
+        if count > 1:  # the body is traced once, which tells how many metrics there are
             taken, sums, good, _ = tf.while_loop(
                 lambda i, sums, good, going: (i < count) & good & going,
                 body,

@@ -70,20 +70,14 @@ def _quiet_model(env_id: str) -> Iterator[None]:
     it warns of while an environment steps is shown.
     """
     spec = gymnasium.registry.get(env_id)
-    if spec is None or not str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+    with contextlib.ExitStack() as stack:
+        if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+            with contextlib.suppress(ImportError):  # making the environment says it better
+                import mujoco
+
+                stack.callback(mujoco.set_mju_user_warning, mujoco.get_mju_user_warning())
+                mujoco.set_mju_user_warning(lambda message: None)
         yield
-        return
-    try:
-        import mujoco
-    except ImportError:  # making the environment says it better
-        yield
-        return
-    shown = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda message: None)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(shown)
 
 
 @configurable
