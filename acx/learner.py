@@ -6,13 +6,14 @@ One iteration, in order:
   2. `Minimizer.run`          epochs over shuffled minibatches for the actor, and for the critic
   3. `Learner.finish`         waits for the critic; metrics
 
-Actor and critic are separate programs on separate weights, so they run on two cores, and the
-critic's goes on while the next rollout is collected: acting needs no values. Both see only what
-step 1 computed, so the result is the same as one after the other. Where there is a single gradient
-step (A2C), all of it is one program: there, calls cost more than what they compute.
+Actor and critic are separate programs on separate weights, so they run on two cores, and a critic
+that takes longer goes on while the next rollout is collected: acting needs no values. Both see only
+what step 1 computed, so the result is the same as one after the other. Where there is a single
+gradient step (A2C), all of it is one program: there, calls cost more than what they compute.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ from acx.rollouts import Trajectory
 from acx.schedules import Progress, Schedule, value_at
 from acx.seeding import generator_state, load_generator_state
 from acx.states import State, merged, part
+
+# How long an update waits for the critic, as a share of the actor's time. Most often it is about as
+# fast as the actor; a thread that ends later holds up the steps of the next rollout several times.
+PATIENCE = 0.3
 
 
 @configurable
@@ -231,7 +236,10 @@ class Learner:
                 self._pending = self._worker.submit(self.minimizers[1].run, batch)
             self._report = self._named(report.numpy())
             try:
+                begun = time.perf_counter()
                 self._report.update(self.minimizers[0].run(batch))
+                if self._pending is not None:
+                    wait([self._pending], PATIENCE * (time.perf_counter() - begun))
             except NonFiniteError:
                 if self._pending is not None:
                     self._pending.exception()  # only waits

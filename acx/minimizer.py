@@ -23,6 +23,11 @@ MOST_METRICS = 64  # that losses may report
 class Minimizer:
     """Trains the actor's weights, the critic's, or both where they share some.
 
+    Its program runs in the thread that calls it, so that actor and critic have a core each: XLA
+    hands a share of what is ready to start, once that is more than eight operations, to
+    TensorFlow's pool, whose one thread all programs have in common. So everything that a gradient
+    step needs is a row of `integers` and `floats`, taken in the step, not before the first one.
+
     Args:
       name: for messages.
       vector: the weights.
@@ -34,8 +39,9 @@ class Minimizer:
       previous: one of the same structure, used no more: its compiled program is taken over.
 
     Attributes:
-      integers: row numbers of all minibatches in order, then the seed of the entropy's noise.
-      floats: a learning rate for each gradient step, then the hyperparameters.
+      integers: for each gradient step its minibatch's row numbers, then a seed for the entropy's
+        noise.
+      floats: for each gradient step its learning rate, then the hyperparameters.
     """
 
     def __init__(
@@ -61,8 +67,8 @@ class Minimizer:
         self.optimizer_steps = 0
         self._width = Layout(list(columns.values())).size
         self._metric_names: list[str] = []
-        self.integers = np.zeros(minibatches[0] * minibatches[1] + 1, np.int32)
-        self.floats = np.zeros(minibatches[0] + len(self.hyperparameters), np.float32)
+        self.integers = np.zeros(minibatches[0] * (minibatches[1] + 1), np.int32)
+        self.floats = np.zeros(minibatches[0] * (1 + len(self.hyperparameters)), np.float32)
         self._program: CompiledFunction | None = None
         if previous is not None:
             self.variable = optimizer.take_over(previous.optimizer)
@@ -141,18 +147,20 @@ class Minimizer:
           was not finite, they are left as they were.
         """
         count, size = self.minibatches
-        rows, seed = tf.reshape(integers[:-1], (count, size)), integers[-1]
-        learning_rates = floats[:count]
-        scalars = tf.unstack(floats[count:])
-        hyper = dict(zip(self.hyperparameters, scalars, strict=True)) | {"seed": seed}
+        numbers = tf.reshape(integers, (count, size + 1))
+        scalars = tf.reshape(floats, (count, 1 + len(self.hyperparameters)))
         state = self.optimizer.state
         before = [tf.identity(variable.value) for variable in state]
 
         def step(i: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            minibatch = self._unpack(tf.gather(batch, rows[i]) if size < batch.shape[0] else batch)
+            rows, seed = numbers[i, :size], numbers[i, size]
+            minibatch = self._unpack(tf.gather(batch, rows) if size < batch.shape[0] else batch)
             parameters = tf.identity(self.variable.value)
-            gradient, metrics = self.gradient(parameters, minibatch, {**hyper, "step": i})
-            norm = self.optimizer.apply(gradient, learning_rates[i], hyper["clip_norm"])
+            learning_rate, *values = tf.unstack(scalars[i])
+            hyper = dict(zip(self.hyperparameters, values, strict=True))
+            hyper |= {"seed": seed, "step": i}
+            gradient, metrics = self.gradient(parameters, minibatch, hyper)
+            norm = self.optimizer.apply(gradient, learning_rate, hyper["clip_norm"])
             metrics[f"clipped_{self.name}"] = tf.cast(norm > hyper["clip_norm"], tf.float32)
             self._metric_names = list(metrics)
             values = tf.stack(list(metrics.values()))
@@ -204,10 +212,11 @@ class Minimizer:
           learning_rates: one a gradient step, [M].
           hyper: the scalars by name.
         """
-        self.integers[:-1], self.integers[-1] = rows, seed
-        count = len(learning_rates)
-        self.floats[:count] = learning_rates
-        self.floats[count:] = [hyper[name] for name in self.hyperparameters]
+        count, size = self.minibatches
+        integers, floats = self.integers.reshape(count, -1), self.floats.reshape(count, -1)
+        integers[:, :size], integers[:, size] = rows.reshape(count, size), seed
+        floats[:, 0] = learning_rates
+        floats[:, 1:] = [hyper[name] for name in self.hyperparameters]
 
     def run(self, batch: tf.Tensor) -> dict[str, float]:
         """Minimize what was packed by the program that `compile` made; see `absorb`."""

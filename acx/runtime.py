@@ -71,7 +71,7 @@ def _uncollected() -> Iterator[None]:
 def load_tensorflow() -> str:
     """Load TensorFlow and choose its threads; returns the device it computes on, in words.
 
-    One thread an operation: the networks are too small to gain from more, the second core is
+    One thread a program: the networks are too small to gain from more, the second core is
     better used by the critic, and sums in a fixed order make runs reproducible.
     """
     # Not even errors: what goes wrong raises, and XLA calls hints for tuning missing instructions.
