@@ -156,8 +156,8 @@ class Minimizer:
             rows, seed = numbers[i, :size], numbers[i, size]
             minibatch = self._unpack(tf.gather(batch, rows) if size < batch.shape[0] else batch)
             parameters = tf.identity(self.variable.value)
-            learning_rate, *values = tf.unstack(scalars[i])
-            hyper = dict(zip(self.hyperparameters, values, strict=True))
+            learning_rate, *settings = tf.unstack(scalars[i])
+            hyper = dict(zip(self.hyperparameters, settings, strict=True))
             hyper |= {"seed": seed, "step": i}
             gradient, metrics = self.gradient(parameters, minibatch, hyper)
             norm = self.optimizer.apply(gradient, learning_rate, hyper["clip_norm"])
