@@ -94,6 +94,9 @@ print(json.dumps(woken))
 
 def run(flags):
     environment = {**os.environ, "XLA_FLAGS": flags}
+    # Names the folder of this process' programs, once a test has loaded TensorFlow: what the call
+    # with one flag keeps there, the call with the other would run.
+    environment.pop("TF_XLA_FLAGS", None)
     done = subprocess.run(
         [sys.executable, "-c", WAKING], capture_output=True, text=True, env=environment, check=True
     )
@@ -103,11 +106,11 @@ def run(flags):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_small_program_wakes_no_second_thread_unless_the_user_says_so():
     woken, flags = run("")
-    assert woken < CALLS / 4  # a busy machine wakes some for reasons of its own
+    assert woken < CALLS / 10
     assert flags == f"{FLAG}=false"
     woken, flags = run(f"{FLAG}=true")
     assert flags == f"{FLAG}=false {FLAG}=true"
-    assert woken > CALLS / 4
+    assert woken > CALLS / 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -117,7 +120,7 @@ def test_gradient_steps_are_taken_in_the_thread_that_asks_for_them():
     )
     woken = json.loads(done.stdout.splitlines()[-1])  # the actor's and the critic's
     assert len(woken) == 2
-    assert max(woken) < CALLS / 4
+    assert max(woken) < CALLS / 10
 
 
 def test_the_garbage_collector_leaves_what_imports_made_and_takes_what_comes_later():
