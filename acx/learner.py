@@ -238,14 +238,18 @@ class Learner:
             try:
                 begun = time.perf_counter()
                 self._report.update(self.minimizers[0].run(batch))
-                if self._pending is not None:
-                    wait([self._pending], PATIENCE * (time.perf_counter() - begun))
+                self._wait(PATIENCE * (time.perf_counter() - begun))
             except NonFiniteError:
                 if self._pending is not None:
                     self._pending.exception()  # only waits
                     self._pending = None
                 self._undo()
                 raise
+
+    def _wait(self, seconds: float) -> None:
+        """Let the critic end, for so long."""
+        if self._pending is not None:
+            wait([self._pending], seconds)
 
     def _absorb(self, out: np.ndarray) -> None:
         """Take over what `_update_at_once` returned: both networks' steps, or neither's."""

@@ -115,6 +115,7 @@ def main(arguments: list[str]) -> int:
         (CategoricalHead, "sample", "sample"),
         (Learner, "update", "update"),
         (Learner, "_inputs", "inputs"),
+        (Learner, "_wait", "wait in update"),
         (Learner, "finish", "wait"),
     ):
         clocks.wrap(owner, method, name)
@@ -140,7 +141,8 @@ def main(arguments: list[str]) -> int:
     collect = median("collect")
     acting = median("network"), median("sample")
     contract = median("contract") - stepped
-    prepare = median("update") - median("actor") - median("inputs")
+    waited = median("wait in update")
+    prepare = median("update") - median("actor") - median("inputs") - waited
     a_row, a_gradient_step = (LENGTH, "a row of 8"), (STEPS, "a gradient step")
     an_env_step, an_iteration = (NUM_ENVS * LENGTH, "an environment step"), (1, "an iteration")
     storing = collect - sum(acting) - median("contract")
@@ -162,7 +164,7 @@ def main(arguments: list[str]) -> int:
             ("update: shuffling, packing", median("inputs"), an_iteration),
             ("update: values, advantages, transfer", prepare, an_iteration),
             ("update: actor's gradient steps", median("actor"), a_gradient_step),
-            ("waiting for the critic", median("wait"), an_iteration),
+            ("waiting for the critic", waited + median("wait"), an_iteration),
             ("reports and the rest", rest, an_iteration),
             ("whole iteration", total, an_env_step),
             ("second core: critic's gradient steps", median("critic"), a_gradient_step),
