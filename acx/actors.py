@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from acx.exploration import MeanAndExploration
 from acx.networks import Network
 from acx.policies import AppendLogStd
 
@@ -96,6 +97,24 @@ def _append_log_std(layer: AppendLogStd, weights: list[Array], refreshed: list[R
     return append
 
 
+def _mean_and_exploration(
+    layer: MeanAndExploration, weights: list[Array], refreshed: list[Refresh]
+) -> Step:
+    kernel, bias, log_std = weights
+    std = np.empty_like(log_std)
+
+    def refresh() -> None:
+        np.exp(log_std, std)
+
+    refreshed.append(refresh)
+
+    def explore(features: Array) -> Array:
+        terms = (features[:, :, None] * std).reshape(len(features), -1)
+        return np.concatenate([features @ kernel + bias, terms], axis=1)
+
+    return explore
+
+
 def _step(layer: keras.layers.Layer, weights: list[Array], refreshed: list[Refresh]) -> Step | None:
     """One layer as a function of arrays, or None where it isn't known.
 
@@ -110,6 +129,8 @@ def _step(layer: keras.layers.Layer, weights: list[Array], refreshed: list[Refre
         return _layer_norm(layer, weights)
     if type(layer) is AppendLogStd:
         return _append_log_std(layer, weights, refreshed)
+    if type(layer) is MeanAndExploration:
+        return _mean_and_exploration(layer, weights, refreshed)
     if type(layer) is keras.layers.Flatten:
         return lambda x: x.reshape(len(x), -1)
     if type(layer) is keras.layers.Reshape:

@@ -66,13 +66,20 @@ def configurable(cls: Class) -> Class:
 
 
 def _first_problem(component: str, error: ValidationError) -> ConfigError:
-    problem = error.errors()[0]
+    problems = error.errors()
+    problem = problems[0]
     parameter = str(problem["loc"][0])
     if parameter.isdigit():  # passed by position; self is number 0
         parameter = list(inspect.signature(_COMPONENTS[component]).parameters)[int(parameter) - 1]
     if problem["type"] in ("missing_argument", "missing"):
         return ConfigError(f"{component}.{parameter} is not set", component, parameter)
-    reason = problem["msg"].removeprefix("Input ").replace("an instance of ", "a ")
+    # A value that may be of several types has a reason from each.
+    reasons = dict.fromkeys(
+        p["msg"].removeprefix("Input ").replace("an instance of ", "a ")
+        for p in problems
+        if p["loc"][0] == problem["loc"][0] and p["input"] is problem["input"]
+    )
+    reason = ", or ".join(reasons).replace(", or should be ", ", or ")
     return ConfigError(
         f"{component}.{parameter} = {problem['input']!r}: {reason}", component, parameter
     )

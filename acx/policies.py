@@ -20,6 +20,7 @@ import tensorflow as tf
 from acx.advantages import require_same_shape
 from acx.config import Finite, Positive, configurable
 from acx.errors import ConfigError
+from acx.exploration import GSDE
 from acx.networks import orthogonal
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -185,7 +186,7 @@ class _DiagonalGaussianHead(PolicyHead):
 
     def __init__(
         self,
-        std: Literal["state_independent", "state_dependent"],
+        std: Literal["state_independent", "state_dependent"] | GSDE,
         initial_log_std: float,
         log_std_range: Sequence[float],
         gain: float,
@@ -210,8 +211,10 @@ class _DiagonalGaussianHead(PolicyHead):
         self.high = space.high.reshape(-1).astype(np.float32)
 
     def layers(self, rng: np.random.Generator) -> list[keras.layers.Layer]:
-        """A dense layer to the means, and the log standard deviations beside them."""
+        """A dense layer to the means, and what the standard deviations follow from beside them."""
         size, kernel = self.action_shape[0], orthogonal(self.gain, rng)
+        if isinstance(self.std, GSDE):
+            return [self.std.layer(size, kernel, self.initial_log_std)]
         if self.std == "state_independent":
             return [
                 keras.layers.Dense(size, kernel_initializer=kernel),
@@ -224,17 +227,25 @@ class _DiagonalGaussianHead(PolicyHead):
         ]
 
     def _split(self, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        size = self.action_shape[0]
+        if isinstance(self.std, GSDE):
+            terms = outputs[:, size:]
+            return outputs[:, :size], self.std.log_std(terms, size, *self.log_std_range)
         mean, log_std = tf.split(outputs, 2, axis=-1)
         return mean, tf.clip_by_value(log_std, *self.log_std_range)
 
     def noise(self, rng: np.random.Generator, rows: Sequence[int]) -> np.ndarray:
-        """Standard normal [*rows, A]."""
+        """Standard normal [*rows, A], or what `GSDE.draw` draws."""
+        if isinstance(self.std, GSDE):
+            return self.std.draw(rng, rows)
         return rng.standard_normal((*rows, *self.action_shape), dtype=np.float32)
 
     def sample(self, outputs: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """mean + σ·noise."""
         size = self.action_shape[0]
         low, high = self.log_std_range
+        if isinstance(self.std, GSDE):
+            return outputs[:, :size] + self.std.explore(outputs[:, size:], noise, low, high)
         std = np.exp(np.minimum(np.maximum(outputs[:, size:], low), high))
         return outputs[:, :size] + std * noise
 
@@ -263,7 +274,8 @@ class GaussianHead(_DiagonalGaussianHead):
     The raw sample is what is stored and scored, so clipping doesn't bias the policy's ratio.
 
     Args:
-      std: a trained vector ('state_independent') or an output of the network ('state_dependent').
+      std: a trained vector ('state_independent'), an output of the network ('state_dependent'), or
+        `@GSDE()`: noise that is a function of the state and stays the same for some steps.
       initial_log_std: natural logarithm of the initial standard deviation.
       log_std_range: (low, high) that the log standard deviation is kept in.
       gain: of the output layer's orthogonal initialization.
@@ -271,7 +283,7 @@ class GaussianHead(_DiagonalGaussianHead):
 
     def __init__(
         self,
-        std: Literal["state_independent", "state_dependent"] = "state_independent",
+        std: Literal["state_independent", "state_dependent"] | GSDE = "state_independent",
         initial_log_std: Finite = 0.0,
         log_std_range: Sequence[Finite] = (-20.0, 2.0),
         gain: Positive = 0.01,
@@ -305,7 +317,7 @@ class GaussianTanhHead(_DiagonalGaussianHead):
 
     def __init__(
         self,
-        std: Literal["state_independent", "state_dependent"] = "state_independent",
+        std: Literal["state_independent", "state_dependent"] | GSDE = "state_independent",
         initial_log_std: Finite = 0.0,
         log_std_range: Sequence[Finite] = (-5.0, 2.0),
         gain: Positive = 0.01,

@@ -57,11 +57,13 @@ CHANGES: dict[str, list[str]] = {
     "value clipping 0.2": ["CriticLoss.clip_range = 0.2"],
     "quadratic surrogate": ["Learner.policy_objective = @QuadraticSurrogate()"],
     "state-independent deviation": ["GaussianTanhHead.std = 'state_independent'"],
+    "generalized exploration": ["{head}.std = @GSDE()"],
     "tanh-squashed Gaussian": ["Agent.policy_head = @GaussianTanhHead()"],
 }
-ONLY = {  # the policy head that a change is for
-    "state-independent deviation": "GaussianTanhHead",
-    "tanh-squashed Gaussian": "GaussianHead",
+ONLY = {  # the policy heads that a change is for
+    "state-independent deviation": ("GaussianTanhHead",),
+    "generalized exploration": ("GaussianTanhHead", "GaussianHead"),
+    "tanh-squashed Gaussian": ("GaussianHead",),
 }
 
 
@@ -76,7 +78,7 @@ def changes(task: str) -> Iterator[tuple[str, list[str]]]:
     """The changes that make a difference to a task's configuration, and their bindings."""
     tuned = configuration(task, settings(task, TUNED))
     for change in CHANGES:
-        if ONLY.get(change, HEADS[task]) != HEADS[task]:
+        if HEADS[task] not in ONLY.get(change, HEADS[task]):
             continue
         changed = settings(task, change)
         if change == TUNED or configuration(task, changed) != tuned:

@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Discrete
 
 from acx.actors import NumpyNetwork
 from acx.critics import CriticHead
+from acx.exploration import GSDE
 from acx.networks import MLP, Network, ParameterVector, sequential
 from acx.policies import CategoricalHead, GaussianHead, GaussianTanhHead
 
@@ -16,6 +17,8 @@ HEADS = {
     "gaussian, state-dependent": (GaussianHead("state_dependent"), Box(-1.0, 1.0, (2,))),
     "tanh": (GaussianTanhHead(), Box(-1.0, 1.0, (2,))),
     "tanh, state-dependent": (GaussianTanhHead("state_dependent"), Box(-1.0, 1.0, (2,))),
+    "gaussian, generalized": (GaussianHead(GSDE()), Box(-1.0, 1.0, (2,))),
+    "tanh, generalized": (GaussianTanhHead(GSDE()), Box(-1.0, 1.0, (2,))),
     "critic": (CriticHead(), None),
 }
 ACTIVATIONS = ["tanh", "relu", "elu", "silu", "leaky_relu", "gelu"]

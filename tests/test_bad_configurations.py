@@ -66,6 +66,10 @@ CASES = {
     "T45 clip norm 0": ("ClippedOptimizer.clip_norm = 0", ["clip_norm", "0", "None is off"]),
     "T45 clip norm below 0": ("ClippedOptimizer.clip_norm = -1.0", ["clip_norm", "-1.0", "None"]),
     "unknown choice": ("MLP.activation = 'sine'", ["MLP.activation", "'sine'", "'tanh'"]),
+    "neither a number nor a schedule": (
+        "OptimizerFactory.learning_rate = 'fast'",
+        ["OptimizerFactory.learning_rate = 'fast': should be a valid number, or a Schedule"],
+    ),
     "unknown optimizer": ("OptimizerFactory.algorithm = 'adamw'", ["'adamw'", "'adam'"]),
     "unknown vectorization": ("Environment.vectorization = 'fork'", ["'fork'", "'sync'"]),
     "minibatch does not divide": ("Learner.minibatch_size = 5", ["minibatch_size", "5", "16 rows"]),

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from acx import serving
 from acx.environments.normalization import ObservationNormalizer
 from acx.errors import ConfigError
+from acx.exploration import GSDE
 from acx.policies import CategoricalHead, GaussianHead, GaussianTanhHead
 
 SERVE = """
@@ -41,6 +42,7 @@ EXPERIMENTS = {
         "head": GaussianHead("state_dependent", gain=1.0),
         "env_options": {"actions": BOX},
     },
+    "generalized": {"head": GaussianTanhHead(GSDE(), gain=1.0), "env_options": {"actions": BOX}},
     "start": {"head": CategoricalHead(gain=1.0), "env_options": {"actions": Discrete(3, start=5)}},
     "shared": {
         "head": CategoricalHead(gain=1.0),

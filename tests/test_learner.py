@@ -10,6 +10,7 @@ from acx.advantages import GAE, TD
 from acx.environments.normalization import ObservationNormalizer, RewardNormalizer
 from acx.errors import ConfigError, RunError
 from acx.evaluation import Evaluation
+from acx.exploration import GSDE
 from acx.objectives import ClippedSurrogate, CriticLoss, PolicyGradient, PolicyObjective
 from acx.policies import CategoricalHead, GaussianHead, GaussianTanhHead
 from acx.schedules import ExponentialDecay, LinearDecay, Progress
@@ -40,6 +41,8 @@ HEADS = {
     "tanh": (GaussianTanhHead(), "box"),
     "tanh, wide": (GaussianTanhHead(initial_log_std=1.9), "box"),
     "tanh, state-dependent": (GaussianTanhHead("state_dependent"), "box"),
+    "gaussian, generalized": (GaussianHead(GSDE()), "box"),
+    "tanh, generalized": (GaussianTanhHead(GSDE()), "box"),
 }
 
 

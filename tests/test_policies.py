@@ -6,6 +6,7 @@ import tensorflow as tf
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from acx.errors import ConfigError
+from acx.exploration import GSDE
 from acx.networks import sequential
 from acx.policies import (
     CategoricalHead,
@@ -433,6 +434,8 @@ HEADS = {
     "gaussian, state-dependent": (GaussianHead("state_dependent"), Box(-1.0, 1.0, (2,)), 4),
     "tanh": (GaussianTanhHead(), Box(-1.0, 1.0, (2,)), 4),
     "tanh, state-dependent": (GaussianTanhHead("state_dependent"), Box(-1.0, 1.0, (2,)), 4),
+    "gaussian, generalized": (GaussianHead(GSDE()), Box(-1.0, 1.0, (2,)), 2 + 3 * 2),
+    "tanh, generalized": (GaussianTanhHead(GSDE()), Box(-1.0, 1.0, (2,)), 2 + 3 * 2),
 }
 
 
@@ -454,7 +457,10 @@ def test_the_initial_log_std_is_what_was_asked_for(name):
     head = built(head_class(std, initial_log_std=-1.5), Box(-1.0, 1.0, (2,)))
     model = sequential("actor", (3,), head.layers(np.random.default_rng(0)))
     observations = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
-    np.testing.assert_allclose(model(observations)[:, 2:], np.full((8, 2), -1.5), atol=0.1)
+    if isinstance(std, GSDE):  # where features have a mean square of 1
+        observations /= np.sqrt(np.square(observations).mean(axis=1, keepdims=True))
+    _, log_std = head._split(model(observations))
+    np.testing.assert_allclose(log_std, np.full((8, 2), -1.5), atol=0.1)
 
 
 def test_T43_the_state_independent_log_std_is_a_trainable_weight():
@@ -482,3 +488,112 @@ def test_T53_heads_are_plain_keras_layers_without_distributions():
     layers = head.layers(np.random.default_rng(0))
     assert all(isinstance(layer, keras.layers.Layer) for layer in layers)
     assert all("tensorflow_probability" not in type(layer).__module__ for layer in layers)
+
+
+# Generalized state-dependent exploration
+
+
+def exploring(head, features=3, seed=0):
+    """The head on two action dimensions, and its output layer with weights that all matter."""
+    built(head, Box(-2.0, 3.0, (2,), np.float32))
+    [layer] = head.layers(np.random.default_rng(0))
+    layer.build((None, features))
+    rng = np.random.default_rng(seed)
+    for variable in layer.trainable_variables:
+        variable.assign(rng.normal(0, 0.5, variable.shape))
+    return head, layer
+
+
+@pytest.mark.parametrize("head_class", [GaussianHead, GaussianTanhHead])
+def test_gsde_scores_actions_with_the_variance_of_equation_6(head_class, tfp):
+    head, layer = exploring(head_class(GSDE()))
+    features, u = np.random.default_rng(1).normal(size=(2, 64, 3)).astype(np.float32)
+    u = u[:, :2]
+    kernel, bias, log_std = (np.asarray(v, np.float64) for v in layer.trainable_variables)
+    mean = features @ kernel + bias
+    std = np.sqrt(np.square(features) @ np.exp(2 * log_std))
+    oracle = tfp.distributions.MultivariateNormalDiag(mean, std)
+    expected = oracle.log_prob(u)
+    if head_class is GaussianTanhHead:
+        expected = expected - np.sum(np.log((1 - np.tanh(u.astype(float)) ** 2) * 2.5), axis=1)
+    out = layer(features)
+    np.testing.assert_allclose(head.log_prob(out, u), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(head.mode(out.numpy()), mean, rtol=1e-4, atol=1e-5)
+    if head_class is GaussianHead:
+        entropy = head.entropy(out, tf.constant([0, 0]))
+        np.testing.assert_allclose(entropy, oracle.entropy(), rtol=1e-4)
+
+
+def test_gsde_samples_have_the_moments_they_are_scored_with():
+    head, layer = exploring(GaussianHead(GSDE(resample_every=1)))
+    out, rows = layer(np.array([[1.0, -0.5, 2.0]], np.float32)).numpy(), 100_000
+    noise = head.noise(np.random.default_rng(0), (rows, 1))[:, 0]
+    samples = head.sample(np.tile(out, (rows, 1)), noise)
+    mean, log_std = (part.numpy()[0] for part in head._split(tf.constant(out)))
+    std = np.exp(log_std)
+    # Five standard errors.
+    assert (abs(samples.mean(axis=0) - mean) < 5 * std / rows**0.5).all()
+    assert (abs(samples.std(axis=0) - std) < 5 * std / (2 * rows) ** 0.5).all()
+    assert abs(np.corrcoef(samples.T)[0, 1]) < 5 / rows**0.5  # dimensions are independent
+
+
+def test_gsde_is_a_function_of_the_state_until_it_is_drawn_anew():
+    head, layer = exploring(GaussianHead(GSDE(resample_every=3)))
+    noise = head.noise(np.random.default_rng(0), (8, 2))
+    assert noise.shape == (8, 2, 3, 2)
+    assert noise.dtype == np.float32
+    features = np.random.default_rng(1).normal(size=(2, 3)).astype(np.float32)
+    out = np.repeat(layer(features).numpy()[:1], 2, axis=0)  # both environments in one state
+    actions = np.array([head.sample(out, step) for step in noise])
+    blocks = [actions[0:3], actions[3:6], actions[6:8]]
+    for block in blocks:
+        np.testing.assert_array_equal(block, np.broadcast_to(block[0], block.shape))
+    different = np.concatenate([block[0] for block in blocks])
+    assert len(np.unique(different, axis=0)) == 6  # by block and by environment
+    # Another state, another action: linear in the features, as the same ε says.
+    kernel, bias, log_std = (np.asarray(v, np.float64) for v in layer.trainable_variables)
+    matrix = kernel + np.exp(log_std) * noise[0, 1]
+    expected = features[1].astype(float) @ matrix + bias
+    found = head.sample(layer(features[[1, 1]]).numpy(), noise[0])[1]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("head_class", [GaussianHead, GaussianTanhHead])
+@pytest.mark.parametrize(("low", "high"), [(-5.0, -3.0), (2.0, 3.0)])
+def test_gsde_is_clamped_alike_in_sample_and_log_prob(head_class, low, high):
+    head, layer = exploring(head_class(GSDE(), log_std_range=(low, high)))
+    out = layer(np.ones((1, 3), np.float32))
+    noise = head.noise(np.random.default_rng(0), (1, 1))[0]
+    mean, log_std = head._split(out)
+    assert set(log_std.numpy().ravel()) <= {np.float32(low), np.float32(high)}
+    free = exploring(head_class(GSDE(), log_std_range=(-20.0, 20.0)))[0]
+    scale = np.exp(log_std - free._split(out)[1])
+    expected = mean + scale * (free.sample(out.numpy(), noise) - mean)
+    np.testing.assert_allclose(head.sample(out.numpy(), noise), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_gsde_trains_the_deviation_without_touching_the_features():
+    head, layer = exploring(GaussianHead(GSDE()))
+    features = tf.Variable([[1.0, -0.5, 2.0]])
+    with tf.GradientTape() as tape:
+        entropy = tf.reduce_sum(head.entropy(layer(features), tf.constant([0, 0])))
+    weights = layer.trainable_variables
+    by_features, *by_weights = tape.gradient(entropy, [features, *weights])
+    assert by_features is None or not np.any(by_features)
+    by_kernel, by_bias, by_log_std = by_weights
+    assert not np.any(by_kernel)
+    assert not np.any(by_bias)
+    # d/d(log σ_fa) of ½ log Σ_f φ_f²σ_fa² is that term's share of the variance.
+    terms = np.square(features.numpy().T) * np.exp(2 * np.asarray(weights[2]))
+    np.testing.assert_allclose(by_log_std, terms / terms.sum(axis=0), rtol=1e-5)
+
+
+def test_gsde_of_features_that_are_all_zero_is_finite():
+    head, layer = exploring(GaussianHead(GSDE()))
+    with tf.GradientTape() as tape:
+        out = layer(tf.zeros((1, 3)))
+        log_prob = tf.reduce_sum(head.log_prob(out, out[:, :2]))
+    assert np.isfinite(log_prob)
+    assert all(np.isfinite(g).all() for g in tape.gradient(log_prob, layer.trainable_variables))
+    noise = head.noise(np.random.default_rng(0), (1, 1))[0]
+    np.testing.assert_array_equal(head.sample(out.numpy(), noise), out[:, :2])
