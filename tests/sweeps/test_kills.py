@@ -16,7 +16,7 @@ Sweep.strategy = @Grid()
 Sweep.seeds = 2
 Grid.axes = {{'gamma': [0.9, 0.99]}}
 Sweep.bindings = {{
-    'Experiment.total_steps': 6_000, 'Experiment.checkpoint_seconds': 0.05,
+    'Experiment.total_steps': 20_000, 'Experiment.checkpoint_seconds': 0.05,
     'Experiment.log_every': 100,
 }}
 """
@@ -38,7 +38,7 @@ def undisturbed(tmp_path_factory):
 
 # Long enough to be stopped in the middle, and without checkpoints until then.
 LONG = (
-    SLOW.replace("6_000", "30_000")
+    SLOW.replace("20_000", "30_000")
     .replace("checkpoint_seconds': 0.05", "checkpoint_seconds': 1e6")
     .replace(", 0.99", "")
 )
