@@ -43,10 +43,14 @@ RUNS = flags.DEFINE_integer("runs", 5, "Alternating runs of each.", lower_bound=
 DRAW = flags.DEFINE_bool("draw", False, "Only print and draw what was measured last.")
 
 
-def commands(work: Measured) -> Iterator[tuple[str, int, list[str]]]:
-    """System, threads, command line: of acx, and of each peer that the work has a goal for."""
+def commands(work: Measured) -> Iterator[tuple[str, Measured, list[str]]]:
+    """System, its setting, command line: of acx, and of each peer that the work has a goal for.
+
+    A peer comes in each of its settings; where acx steps environments in several processes,
+    Stable-Baselines3 does so too.
+    """
     text, cores = json.dumps(work), os.cpu_count() or 1
-    yield "acx", cores, [sys.executable, "-m", "benchmarks.peers.own", text]
+    yield "acx", {"threads": cores}, [sys.executable, "-m", "benchmarks.peers.own", text]
     for name in work["goals"]:
         copy = []
         if name in COPIES:
@@ -56,14 +60,18 @@ def commands(work: Measured) -> Iterator[tuple[str, int, list[str]]]:
         python = Path(PYTHONS.value, name, "bin/python")
         for threads in {"tf_agents": [1], "purejaxrl": [cores]}.get(name, sorted({1, cores})):
             worker = f"benchmarks.peers.{name}"
-            yield name, threads, [str(python), "-m", worker, text, str(threads), *copy]
+            command = [str(python), "-m", worker, text, str(threads), *copy]
+            yield name, {"threads": threads}, command
+            if name == "sb3" and work.get("vectorization") == "parallel":
+                setting = {"threads": threads, "processes": work["num_envs"]}
+                yield name, setting, [*command, "--processes"]
 
 
 def alternate(work: Measured, runs: int) -> list[Measured]:
     """All systems in turn, `runs` times; one entry a system and thread setting."""
     systems: list[tuple[Measured, list[str]]] = [
-        ({"system": name, "threads": threads, "runs": []}, command)
-        for name, threads, command in commands(work)
+        ({"system": name, **setting, "runs": []}, command)
+        for name, setting, command in commands(work)
     ]
     for _ in range(runs):
         for system, command in systems:
@@ -72,7 +80,7 @@ def alternate(work: Measured, runs: int) -> list[Measured]:
 
 
 def best(systems: list[Measured], name: str) -> Measured | None:
-    """The faster thread setting of a system."""
+    """A system in its fastest setting."""
     own = [system for system in systems if system["system"] == name]
     return max(own, key=lambda s: median(s, "steps_per_second"), default=None)
 

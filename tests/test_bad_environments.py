@@ -16,6 +16,15 @@ from acx.seeding import Stream, episode_seed
 SECOND = episode_seed(0, Stream.TRAINING_EPISODES, 1, 0)  # the first episode of environment 1
 
 
+PROCESSES = ("async", "parallel")  # one for each environment; one a core
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch):
+    """So that 'parallel' has a second process wherever the tests run."""
+    monkeypatch.setattr("acx.environments.parallel.available_cores", lambda: 2)
+
+
 def faulty(fault, at=2, seed=SECOND):
     return {"fault": fault, "at": at, "seed": seed}
 
@@ -63,27 +72,32 @@ def test_T38_a_fault_is_named_with_environment_step_and_seed(fault, message):
 
 
 @pytest.mark.parametrize("fault", ["raises", "reward None", "observation shape"])
-def test_T76_a_fault_in_a_worker_process_is_named_alike_and_no_process_is_left(fault):
+@pytest.mark.parametrize("vectorization", PROCESSES)
+def test_T76_a_fault_in_a_worker_process_is_named_alike_and_no_process_is_left(
+    vectorization, fault
+):
     with pytest.raises(
         RunError,
         match=f"environment 1, step 2 of the episode with seed {SECOND}: {MESSAGES[fault]}",
     ):
-        step_until_it_fails(training("async", fault))
+        step_until_it_fails(training(vectorization, fault))
     assert multiprocessing.active_children() == []
 
 
-def test_T76_a_worker_that_dies_is_named_in_time():
+@pytest.mark.parametrize("vectorization", PROCESSES)
+def test_T76_a_worker_that_dies_is_named_in_time(vectorization):
     started = time.monotonic()
     with pytest.raises(RunError, match=r"process of environment 1 died \(exit code 3\)"):
-        step_until_it_fails(training("async", "exits"))
+        step_until_it_fails(training(vectorization, "exits"))
     assert time.monotonic() - started < 10
     assert multiprocessing.active_children() == []
 
 
-def test_T76_a_worker_that_hangs_is_named_in_time():
+@pytest.mark.parametrize("vectorization", PROCESSES)
+def test_T76_a_worker_that_hangs_is_named_in_time(vectorization):
     started = time.monotonic()
     with pytest.raises(RunError, match="environment 1 did not answer in time"):
-        step_until_it_fails(training("async", "hangs", step_timeout=0.5))
+        step_until_it_fails(training(vectorization, "hangs", step_timeout=0.5))
     assert time.monotonic() - started < 10
     assert multiprocessing.active_children() == []
 
@@ -110,7 +124,7 @@ def test_an_environment_that_fails_at_once_is_found_before_there_is_a_run_folder
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["sync", "parallel", "async"])
 def test_T38_T76_a_run_that_had_to_stop_says_why_and_exits_with_3(acx, tmp_path, vectorization):
     options = faulty("reward None", at=12)
     outcome = acx(
@@ -127,9 +141,10 @@ def test_T38_T76_a_run_that_had_to_stop_says_why_and_exits_with_3(acx, tmp_path,
     assert multiprocessing.active_children() == []
 
 
-def test_T76_an_exception_in_the_learner_leaves_no_worker_process():
+@pytest.mark.parametrize("vectorization", PROCESSES)
+def test_T76_an_exception_in_the_learner_leaves_no_worker_process(vectorization):
     experiment = tiny.experiment(
-        vectorization="async",
+        vectorization=vectorization,
         env_options={"offset": 1e3},
         hidden_sizes=(),
         actor_optimizer=tiny.optimizer("sgd", 1e38, None),

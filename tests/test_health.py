@@ -221,6 +221,23 @@ def test_a_sick_history_is_diagnosed_with_a_binding_that_can_be_used(name):
         config.build(Experiment, config.load([str(TINY)], changed))
 
 
+def test_slow_environments_are_told_to_use_the_cores_that_there_are(monkeypatch):
+    # Reports are 500 steps apart: 0.06 s of them are 120 µs a step, 0.06/0.065 = 92 % of the time.
+    slow = history({"time/collect_s": 0.06, "time/update_s": 0.004, "time/report_s": 0.001})
+    for cores, vectorization, told in (
+        (2, "sync", True),
+        (1, "sync", False),
+        (2, "async", False),
+    ):
+        monkeypatch.setattr("acx.health.data.available_cores", lambda cores=cores: cores)
+        found_now = found(slow, context(f"Environment.vectorization = '{vectorization}'"))
+        assert ("slow parts" in found_now) is told
+        if told:
+            finding = found_now["slow parts"]
+            assert "92%" in finding.seen
+            assert finding.binding == "Environment.vectorization = 'parallel'"
+
+
 @pytest.mark.parametrize("bindings", [[], GAUSSIAN, decay(0.7)])
 def test_a_healthy_history_has_no_finding(bindings):
     changes, space = {}, Discrete(2)

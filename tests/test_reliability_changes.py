@@ -114,7 +114,8 @@ def test_T47_what_a_checkpoint_does_not_fit_is_named_and_nothing_is_touched(
 USABLE = {
     "a larger budget": ["Experiment.total_steps = 64"],
     "shorter rollouts": ["Experiment.rollout_length = 4", "Experiment.total_steps = 64"],
-    "processes": ["Environment.vectorization = 'async'", "Experiment.total_steps = 64"],
+    "a process each": ["Environment.vectorization = 'async'", "Experiment.total_steps = 64"],
+    "a process a core": ["Environment.vectorization = 'parallel'", "Experiment.total_steps = 64"],
     "another activation": ["MLP.activation = 'relu'", "Experiment.total_steps = 64"],
     "another objective": [
         "Learner.policy_objective = @PolicyGradient()",

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from acx.environments.parallel import available_cores
 from acx.errors import ConfigError
 
 NO_LIMIT = 2**31 - 2  # steps; EnvPool counts in int32
@@ -172,5 +173,4 @@ def _envpool() -> Any:
 
 def _threads(num_envs: int) -> int:
     """A thread for 4 environments, at most one a core: waking more takes longer than it saves."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(cores or 1, num_envs // 4))
+    return max(1, min(available_cores(), num_envs // 4))

@@ -17,6 +17,7 @@ from acx.config import Positive, PositiveInt, configurable
 from acx.environments.envpool import EnvPoolVectorEnv
 from acx.environments.guard import Guard, VectorGuard
 from acx.environments.local import LocalVectorEnv
+from acx.environments.parallel import ParallelVectorEnv
 from acx.environments.vector import EpisodeSeed, VectorEnvironment
 from acx.errors import ConfigError, RunError
 
@@ -88,20 +89,23 @@ class Environment:
       env_id: the registered id, such as 'Pendulum-v1' ('module:Id' imports the module first).
       num_envs: environments stepped together in training.
       vectorization: 'sync' steps them one after another in this process (fastest for cheap
-        environments), 'async' in a process each, 'vector_entry_point' uses the environment's own
-        vector class, 'envpool' EnvPool's implementation of the id (`pip install 'acx[envpool]'`).
-        The last two are for training; evaluation uses single environments always.
+        environments), 'parallel' in as many processes as there are cores, this one included,
+        'async' in a process each, 'vector_entry_point' uses the environment's own vector class,
+        'envpool' EnvPool's implementation of the id (`pip install 'acx[envpool]'`). The last two
+        are for training; evaluation uses single environments always.
       env_options: keyword arguments of the environment.
       wrappers: Gymnasium wrapper classes, applied in order, such as
         `[@gymnasium.wrappers.RescaleObservation]`.
-      step_timeout: seconds that an 'async' step may take.
+      step_timeout: seconds that a step may take in another process.
     """
 
     def __init__(
         self,
         env_id: str,
         num_envs: PositiveInt = 8,
-        vectorization: Literal["sync", "async", "vector_entry_point", "envpool"] = "sync",
+        vectorization: Literal[
+            "sync", "parallel", "async", "vector_entry_point", "envpool"
+        ] = "sync",
         env_options: dict[str, Any] | None = None,
         wrappers: Sequence[Callable[..., gymnasium.Env]] = (),
         step_timeout: Positive = 60.0,
@@ -175,9 +179,10 @@ class Environment:
             return self.make_sync(num_envs, episode_seed)
         if self.vectorization in READY_MADE:
             return VectorEnvironment(VectorGuard(self._ready_made(num_envs)), episode_seed)
-        makers = [
-            functools.partial(_in_worker, os.getpid(), maker) for maker in self._makers(num_envs)
-        ]
+        makers = self._makers(num_envs)
+        if self.vectorization == "parallel":
+            return VectorEnvironment(ParallelVectorEnv(makers, self.step_timeout), episode_seed)
+        makers = [functools.partial(_in_worker, os.getpid(), maker) for maker in makers]
         envs = _StepTimeout(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
         envs.step_timeout = self.step_timeout
         return VectorEnvironment(envs, episode_seed)

@@ -3,6 +3,7 @@
 import multiprocessing
 import multiprocessing.connection
 import numbers
+from collections.abc import Iterable
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -203,7 +204,7 @@ def attributed(envs: gymnasium.vector.VectorEnv, error: Exception) -> RunError:
     if isinstance(error, multiprocessing.TimeoutError):
         pipes = getattr(envs, "parent_pipes", [])
         hung = [i for i, pipe in enumerate(pipes) if not pipe.closed and not pipe.poll(0)]
-        return RunError(f"environment {_list(hung)} did not answer in time")
+        return RunError(f"environment {listed(hung)} did not answer in time")
     processes = getattr(envs, "processes", [])
     # A dying process closes its pipes a moment before it is dead.
     ended = multiprocessing.connection.wait([p.sentinel for p in processes], timeout=1)
@@ -212,9 +213,10 @@ def attributed(envs: gymnasium.vector.VectorEnv, error: Exception) -> RunError:
         processes[i].join(timeout=1)
     codes = ", ".join(str(processes[i].exitcode) for i in dead)
     return RunError(
-        f"the process of environment {_list(dead)} died (exit code {codes or 'unknown'})"
+        f"the process of environment {listed(dead)} died (exit code {codes or 'unknown'})"
     )
 
 
-def _list(indices: list[int]) -> str:
+def listed(indices: Iterable[int]) -> str:
+    """As messages name them."""
     return ", ".join(map(str, indices)) or "(unknown)"

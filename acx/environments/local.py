@@ -22,17 +22,31 @@ class LocalVectorEnv(SyncVectorEnv):
 
     def __init__(self, makers: Any) -> None:
         super().__init__(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+        self._discrete = isinstance(self.single_action_space, Discrete)
         for env in self.envs:
             space = env.unwrapped.action_space
             if type(space) is Discrete:
                 space.__class__ = _QuickDiscrete
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all: one action each, a list or an array."""
+    def return_in(
+        self,
+        observations: np.ndarray,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> None:
+        """Use these buffers from now on: [N, ...] of the observations, [N] of the others."""
+        self._observations, self._rewards = observations, rewards
+        self._terminations, self._truncations = terminated, truncated
+
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all: one action each, [N, ...]."""
+        # Gymnasium checks a Python int several times faster than a NumPy one.
+        each = actions.tolist() if self._discrete else actions
         observations, rewards = self._observations, self._rewards
         terminated, truncated = self._terminations, self._truncations
         for i, env in enumerate(self.envs):
-            observations[i], rewards[i], terminated[i], truncated[i], _ = env.step(actions[i])
+            observations[i], rewards[i], terminated[i], truncated[i], _ = env.step(each[i])
         return observations, rewards, terminated, truncated, {}
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:

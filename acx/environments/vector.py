@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode
 
 from acx.environments.envpool import EnvPoolVectorEnv
 from acx.environments.guard import WORKER_FAILURES, attributed
+from acx.environments.parallel import ParallelVectorEnv
 from acx.errors import ConfigError
 from acx.states import State
 
@@ -69,9 +70,6 @@ class VectorEnvironment:
         self._all_valid = np.ones(self.num_envs, bool)
         self._actions: list[np.ndarray] = []  # of the open episodes, for `replay`
         self._lengths = np.zeros(self.num_envs, np.int64)  # steps of each open episode
-        self._sends_ints = isinstance(envs, gymnasium.vector.SyncVectorEnv) and isinstance(
-            envs.single_action_space, gymnasium.spaces.Discrete
-        )
         self._advance = {
             AutoresetMode.DISABLED: self._reset_ended,
             AutoresetMode.NEXT_STEP: self._reset_next_step,
@@ -85,7 +83,10 @@ class VectorEnvironment:
         # Native vector environments take one seed for all, as VectorEnv's signature says.
         several = isinstance(
             self.envs.unwrapped,
-            gymnasium.vector.SyncVectorEnv | gymnasium.vector.AsyncVectorEnv | EnvPoolVectorEnv,
+            gymnasium.vector.SyncVectorEnv
+            | gymnasium.vector.AsyncVectorEnv
+            | ParallelVectorEnv
+            | EnvPoolVectorEnv,
         )
         seed: Any = seeds if several else seeds[0]
         observations, _ = self._attempt(self.envs.reset, seed=seed)
@@ -99,9 +100,7 @@ class VectorEnvironment:
         Raises:
           RunError: an environment raised, died, hung or returned what it may not.
         """
-        # Gymnasium checks a Python int several times faster than a NumPy one.
-        sent: Any = actions.tolist() if self._sends_ints else actions
-        observations, rewards, terminated, truncated, infos = self._attempt(self.envs.step, sent)
+        observations, rewards, terminated, truncated, infos = self._attempt(self.envs.step, actions)
         truncated = truncated & ~terminated
         return self._advance(actions, observations, rewards, terminated, truncated, infos)
 

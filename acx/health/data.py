@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from acx.environments.parallel import available_cores
 from acx.health.context import Context
 from acx.health.findings import Diagnosis, Finding, History, Severity, amount
 
@@ -241,8 +242,8 @@ class EvaluationGap(Diagnosis):
 class SlowParts(Diagnosis):
     """Stepping environments takes over 90 % of the time, or writing reports over 20 %.
 
-    Separate processes only pay off for steps of half a millisecond and more: a message to a process
-    takes a tenth of that.
+    Further processes pay off wherever there are cores for them; for steps below a tenth of a
+    millisecond it isn't worth saying.
     """
 
     name = "slow parts"
@@ -264,10 +265,10 @@ class SlowParts(Diagnosis):
             seen = f"Writing reports takes {reports:.0%} of the time."
             return self.finding(history, seen, binding, severity="info")
         window = history.step - history.steps[max(len(history) - 11, 0)]
-        slow = history["time/collect_s"][-10:].sum() > 5e-4 * window
+        slow = history["time/collect_s"][-10:].sum() > 1e-4 * window
         sync = context.experiment.environment.vectorization == "sync"
-        if environments > 0.9 and slow and sync:
-            binding = context.names.line("Environment.vectorization", "async")
+        if environments > 0.9 and slow and sync and available_cores() > 1:
+            binding = context.names.line("Environment.vectorization", "parallel")
             seen = f"Stepping the environments takes {environments:.0%} of the time."
             return self.finding(history, seen, binding, severity="info")
         return None

@@ -75,7 +75,7 @@ IN_RESET: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
 }
 
 # What only a process of its own survives.
-ONLY_ASYNC: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
+IN_PROCESS: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
     "exits": (_ends_process(lambda: os._exit(3)), "died (exit code 3)"),
     "is killed": (
         _ends_process(lambda: os.kill(os.getpid(), signal.SIGKILL)),
@@ -93,7 +93,7 @@ class Misbehaving(gymnasium.Env):
     """Observes [steps, steps]; misbehaves in one episode, from its second step or in its reset.
 
     Args:
-      fault: a key of IN_STEP or ONLY_ASYNC, or of IN_RESET with `call` 'reset'.
+      fault: a key of IN_STEP or IN_PROCESS, or of IN_RESET with `call` 'reset'.
       episode_seed: the seed of the episode that misbehaves.
       call: 'step' or 'reset'.
     """
@@ -101,7 +101,7 @@ class Misbehaving(gymnasium.Env):
     def __init__(self, fault: str, episode_seed: int, call: str = "step") -> None:
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
-        self._fault = (IN_RESET if call == "reset" else IN_STEP | ONLY_ASYNC)[fault][0]
+        self._fault = (IN_RESET if call == "reset" else IN_STEP | IN_PROCESS)[fault][0]
         self._episode_seed, self._call = episode_seed, call
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:

@@ -9,16 +9,18 @@ import numpy as np
 from acx.environments.factory import Environment
 from acx.errors import RunError
 from acx.seeding import Stream, episode_seed
-from benchmarks.faults.environments import IN_RESET, IN_STEP, ONLY_ASYNC
+from benchmarks.faults.environments import IN_PROCESS, IN_RESET, IN_STEP
 from benchmarks.faults.outcome import Outcome
 
-Vectorization = Literal["sync", "async"]
+Vectorization = Literal["sync", "parallel", "async"]
 SECONDS = 10.0
 FAULTY_SEED = episode_seed(0, Stream.TRAINING_EPISODES, 1, 0)  # environment 1, its first episode
+ANYWHERE = [("step", name) for name in IN_STEP] + [("reset", name) for name in IN_RESET]
+ELSEWHERE = [*ANYWHERE, *(("step", name) for name in IN_PROCESS)]  # than in this process
 CASES: dict[Vectorization, list[tuple[str, str]]] = {
-    "sync": [("step", name) for name in IN_STEP] + [("reset", name) for name in IN_RESET],
-    "async": [("step", name) for name in (*IN_STEP, *ONLY_ASYNC)]
-    + [("reset", name) for name in IN_RESET],
+    "sync": ANYWHERE,
+    "parallel": ELSEWHERE,
+    "async": ELSEWHERE,
 }
 
 
@@ -35,7 +37,7 @@ def check(vectorization: Vectorization, every: int = 1) -> Outcome:
 
 
 def _problems(vectorization: Vectorization, call: str, fault: str) -> list[str]:
-    expected = (IN_RESET if call == "reset" else IN_STEP | ONLY_ASYNC)[fault][1]
+    expected = (IN_RESET if call == "reset" else IN_STEP | IN_PROCESS)[fault][1]
     where = (
         f"reset(seed={FAULTY_SEED})"
         if call == "reset"
@@ -50,7 +52,7 @@ def _problems(vectorization: Vectorization, call: str, fault: str) -> list[str]:
     except BaseException as error:
         return [f"{type(error).__name__} got through: {error}"]
     seconds = time.monotonic() - started
-    named = ["environment 1"] if fault in ONLY_ASYNC else ["environment 1", where]
+    named = ["environment 1"] if fault in IN_PROCESS else ["environment 1", where]
     problems = [
         f"{text!r} is not in {message!r}" for text in (*named, expected) if text not in message
     ]

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.peers.reporting import Mark, print_marks
+from benchmarks.peers.reporting import Mark, children_mb, print_marks
 
 
 class Clock:
@@ -13,10 +13,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
+        self.others_mb = 0.0
 
     def on_report(self, report: Any) -> None:
-        """Note it."""
+        """Note it, and after the first the memory of further processes."""
         self.marks.append((time.perf_counter(), report.env_steps))
+        if len(self.marks) == 1:
+            self.others_mb = children_mb()
 
     def on_evaluation(self, env_steps: int, result: Any, final: bool) -> None:
         """Not timed."""
@@ -52,7 +55,8 @@ def main() -> None:
     experiment = runs.build([f"experiments/bases/{work['algorithm']}.gin"], bindings)
     clock = Clock()
     experiment.run([clock])
-    print_marks(clock.marks, max(1, len(clock.marks) // 8), 0, f"acx {__version__}")
+    warm = max(1, len(clock.marks) // 8)
+    print_marks(clock.marks, warm, 0, f"acx {__version__}", clock.others_mb)
 
 
 main()

@@ -1,5 +1,9 @@
 """Stable-Baselines3 at the work that benchmarks/throughput.py names, in its own environment.
 
+python -m benchmarks.peers.sb3 WORK THREADS [--processes]
+
+With --processes each environment is stepped in one of its own (SubprocVecEnv).
+
 Prints one JSON object: environment steps per second after the warm-up, seconds from the process's
 start to the end of the first iteration, peak memory.
 """
@@ -8,7 +12,7 @@ import json
 import sys
 import time
 
-from benchmarks.peers.reporting import Mark, print_marks
+from benchmarks.peers.reporting import Mark, children_mb, print_marks
 
 
 def main() -> None:
@@ -17,6 +21,7 @@ def main() -> None:
     from stable_baselines3 import A2C, PPO, __version__
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import SubprocVecEnv
 
     torch.set_num_threads(threads)
 
@@ -24,14 +29,20 @@ def main() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.marks: list[Mark] = []
+            self.others_mb = 0.0
 
         def _on_rollout_start(self) -> None:
             self.marks.append((time.perf_counter(), self.num_timesteps))
+            if len(self.marks) == 2:
+                self.others_mb = children_mb()
 
         def _on_step(self) -> bool:
             return True
 
-    envs = make_vec_env(work["env_id"], n_envs=work["num_envs"], seed=0)
+    how = {}
+    if "--processes" in sys.argv:
+        how = {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": {"start_method": "fork"}}
+    envs = make_vec_env(work["env_id"], n_envs=work["num_envs"], seed=0, **how)
     common = {
         "n_steps": work["rollout_length"],
         "learning_rate": 3e-4,
@@ -54,7 +65,8 @@ def main() -> None:
     # The clock also ticks before the first rollout, so N iterations and one more give N + 1 marks.
     model.learn(rows * (work["iterations"] + 1), callback=clock)
     version = f"stable-baselines3 {__version__}, torch {torch.__version__}"
-    print_marks(clock.marks, max(2, work["iterations"] // 8), 1, version)
+    print_marks(clock.marks, max(2, work["iterations"] // 8), 1, version, clock.others_mb)
+    envs.close()
 
 
 main()

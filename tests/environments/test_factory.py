@@ -32,14 +32,14 @@ def test_T36_discrete_observations_are_one_hot_whatever_their_start():
 def test_T36_flattened_observations_reach_the_vector_environment(observes):
     environment = Environment("toys:Composite-v0", env_options={"observes": observes})
     space, _ = environment.check()
-    for vectorization in ("sync", "async"):
+    for vectorization in ("sync", "parallel", "async"):
         environment.vectorization = vectorization
         environments = environment.make(2, lambda i, e: 0)
         assert environments.reset().shape == (2, *space.shape)
         environments.close()
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["sync", "parallel", "async"])
 def test_T59_options_and_wrapper_settings_reach_every_worker(vectorization):
     config.load(
         [],

@@ -89,7 +89,7 @@ def test_every_autoreset_mode_gives_the_transitions_of_the_underlying_episodes(m
     environments.close()
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["sync", "parallel", "async"])
 @pytest.mark.parametrize("options", EPISODES)
 def test_made_environments_give_the_transitions_of_the_underlying_episodes(vectorization, options):
     environments = Environment("toys:Counter-v0", 2, vectorization, options).make(2, no_seed)
@@ -179,16 +179,22 @@ def test_T10_final_observations_survive_the_reset_of_an_environment_that_reuses_
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
-def test_sync_equals_async_bit_for_bit(num_envs):
+@pytest.mark.parametrize("actions", [2, "box"])
+def test_processes_give_what_sync_gives_bit_for_bit(num_envs, actions):
+    def action(n, t):
+        if actions == 2:
+            return np.full(n, t % 2)
+        return np.arange(2 * n, dtype=np.float32).reshape(n, 2) / (2 * n) - 0.1 * t
+
     found = []
-    for vectorization in ("sync", "async"):
-        options = {"length": 3}
+    for vectorization in ("sync", "parallel", "async"):
+        options = {"length": 3, "actions": actions}
         environment = Environment("toys:Noisy-v0", num_envs, vectorization, options)
         environments = environment.make(num_envs, lambda i, e: 10 * i + e)
         try:
             arrays = [environments.reset()]
             for t in range(10):
-                step = environments.step(np.full(num_envs, t % 2))
+                step = environments.step(action(num_envs, t))
                 assert step.valid is None
                 arrays += [
                     np.array(part)
@@ -203,9 +209,10 @@ def test_sync_equals_async_bit_for_bit(num_envs):
             found.append(arrays)
         finally:
             environments.close()
-    for sync, asynchronous in zip(*found, strict=True):
-        assert sync.dtype == asynchronous.dtype
-        np.testing.assert_array_equal(sync, asynchronous)
+    for sync, *others in zip(*found, strict=True):
+        for other in others:
+            assert sync.dtype == other.dtype
+            np.testing.assert_array_equal(sync, other)
 
 
 def test_every_episode_starts_from_its_own_seed():
