@@ -41,7 +41,7 @@ def step_until_it_fails(environments):
     try:
         environments.reset()
         for _ in range(5):
-            environments.step(np.zeros(2, int))
+            environments.step(np.zeros(environments.num_envs, int))
     finally:
         environments.close()
 
@@ -91,6 +91,16 @@ def test_T76_a_worker_that_dies_is_named_in_time(vectorization):
         step_until_it_fails(training(vectorization, "exits"))
     assert time.monotonic() - started < 10
     assert multiprocessing.active_children() == []
+
+
+def test_T76_a_worker_of_several_environments_that_dies_is_named_with_all_of_them():
+    options = faulty("exits", seed=episode_seed(0, Stream.TRAINING_EPISODES, 4, 0))
+    environments = Environment("toys:Faulty-v0", 5, "parallel", options).make(
+        5, lambda i, e: episode_seed(0, Stream.TRAINING_EPISODES, i, e)
+    )
+    # Two processes share five as three, which this one steps, and two.
+    with pytest.raises(RunError, match=r"process of environment 3, 4 died \(exit code 3\)"):
+        step_until_it_fails(environments)
 
 
 @pytest.mark.parametrize("vectorization", PROCESSES)
