@@ -43,9 +43,11 @@ def _width(width: int) -> dict[str, Any]:
     return {"bindings": [f"MLP.hidden_sizes = ({width}, {width})"]}
 
 
+ON_ALL_CORES = {"vectorization": "parallel"}
 NATIVE = {"vectorization": "vector_entry_point"}
 SETTINGS: dict[str, dict[int, dict[str, Any]]] = {
     "environments in Python": {n: _rows(n) for n in (1, 4, 16, 64, 256, 1024)},
+    "environments on all cores": {n: _rows(n) | ON_ALL_CORES for n in (4, 16, 64, 256, 1024)},
     "environments, native": {n: _rows(n) | NATIVE for n in (4, 16, 64, 256, 1024)},
     "units a layer": {n: _width(n) for n in (64, 128, 256, 512)},
     "rollout length": {n: {"rollout_length": n} for n in (32, 128, 512, 2048)},
@@ -75,7 +77,9 @@ def main(arguments: list[str]) -> int:
     RESULT.write_text(json.dumps(kept, indent=1) + "\n")
 
     rows = []
-    figure, axes = plt.subplots(1, len(SETTINGS), figsize=(9.5, 2.6), layout="constrained")
+    figure, axes = plt.subplots(
+        1, len(SETTINGS), sharey=True, figsize=(11, 2.6), layout="constrained"
+    )
     for axis, (setting, values) in zip(axes, SETTINGS.items(), strict=True):
         found = {value: kept[setting][str(value)] for value in values}
         for value, system in found.items():
