@@ -1,6 +1,6 @@
 """How acx's cost grows: PPO on CartPole over environments, network width and rollout length.
 
-python -m benchmarks.scaling [--runs=3]
+python -m benchmarks.scaling [--runs=3] [--draw]
 
 One setting at a time is changed from 8 environments × 256 steps, 10 epochs, minibatches of 256,
 64×64 units; the number of environments keeps the 2,048 rows of a rollout where it can. Each setting
@@ -23,6 +23,7 @@ RESULT = HERE / "results/scaling.json"
 PICTURE = HERE.parent / "docs/images/scaling.png"
 
 RUNS = flags.DEFINE_integer("runs", 3, "Runs of each setting, in turn.", lower_bound=1)
+DRAW = flags.DEFINE_bool("draw", False, "Only print and draw what was measured last.")
 
 BASE = {
     "algorithm": "ppo",
@@ -60,12 +61,10 @@ def parameters(setting: str, value: int) -> int:
     return 2 * (4 * width + width + width * width + width) + 3 * (width + 1)
 
 
-def main(arguments: list[str]) -> int:
-    """Measure, print, draw, keep."""
-    import matplotlib.pyplot as plt
-
+def measure_all() -> dict[str, dict[str, Any]]:
+    """Run every setting in turn; the figures of each setting and value."""
     own = [sys.executable, "-m", "benchmarks.peers.own"]
-    kept: dict[str, dict[str, Any]] = {
+    found: dict[str, dict[str, Any]] = {
         setting: {str(value): {"runs": []} for value in values}
         for setting, values in SETTINGS.items()
     }
@@ -73,9 +72,17 @@ def main(arguments: list[str]) -> int:
         for setting, values in SETTINGS.items():
             for value, changes in values.items():
                 measured = measure([*own, json.dumps(BASE | changes)])
-                kept[setting][str(value)]["runs"].append(measured)
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
+                found[setting][str(value)]["runs"].append(measured)
+    return found
 
+
+def main(arguments: list[str]) -> int:
+    """Measure, print, draw, keep."""
+    import matplotlib.pyplot as plt
+
+    if not DRAW.value:
+        RESULT.write_text(json.dumps(measure_all(), indent=1) + "\n")
+    kept = json.loads(RESULT.read_text())
     rows = []
     figure, axes = plt.subplots(
         1, len(SETTINGS), sharey=True, figsize=(11, 2.6), layout="constrained"
@@ -97,10 +104,10 @@ def main(arguments: list[str]) -> int:
         speeds = [median(system, "steps_per_second") / 1000 for system in found.values()]
         axis.plot(list(found), speeds, "o-", color="#0072B2", markersize=4)
         axis.set_xscale("log", base=2)
-        axis.set_ylim(bottom=0)
         axis.set_xlabel(setting, fontsize=8)
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("thousand environment steps a second", fontsize=8)
     figure.savefig(PICTURE, dpi=130)
     header = ("setting", "value", "parameters", "steps/s", "start-up s", "memory MB")
