@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,3 +52,20 @@ def run_process(*arguments, cwd, timeout=120):
     process = start_process(*arguments, cwd=cwd)
     out, err = process.communicate(timeout=timeout)
     return Outcome(process.returncode, out, err)
+
+
+def wait_for(condition, timeout=60):
+    """Until the condition holds; fails after so many seconds."""
+    until = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)
+
+
+def group_exists(group):
+    """Whether a process of that group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -17,6 +17,12 @@ def _one_thread_an_operation():
 
 
 @pytest.fixture(autouse=True)
+def _two_cores(monkeypatch):
+    """So that 'parallel' has a second process wherever the tests run, and only one."""
+    monkeypatch.setattr("acx.environments.parallel.available_cores", lambda: 2)
+
+
+@pytest.fixture(autouse=True)
 def _empty_gin():
     """No test sees another one's configuration."""
     gin.clear_config(clear_constants=True)

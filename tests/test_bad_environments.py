@@ -1,14 +1,18 @@
 """Environments that misbehave stop the run and are named: which one, when, and what it did."""
 
 import functools
+import itertools
 import multiprocessing
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 import tiny
-from commands import TINY, run_here
+from commands import TINY, group_exists, run_here, wait_for
 
+from acx.environments import parallel
 from acx.environments.factory import Environment
 from acx.errors import RunError
 from acx.seeding import Stream, episode_seed
@@ -17,12 +21,6 @@ SECOND = episode_seed(0, Stream.TRAINING_EPISODES, 1, 0)  # the first episode of
 
 
 PROCESSES = ("async", "parallel")  # one for each environment; one a core
-
-
-@pytest.fixture(autouse=True)
-def two_cores(monkeypatch):
-    """So that 'parallel' has a second process wherever the tests run."""
-    monkeypatch.setattr("acx.environments.parallel.available_cores", lambda: 2)
 
 
 def faulty(fault, at=2, seed=SECOND):
@@ -110,6 +108,60 @@ def test_T76_a_worker_that_hangs_is_named_in_time(vectorization):
         step_until_it_fails(training(vectorization, "hangs", step_timeout=0.5))
     assert time.monotonic() - started < 10
     assert multiprocessing.active_children() == []
+
+
+def test_T76_an_error_is_told_even_if_its_process_is_seen_dead_first(monkeypatch):
+    tried, looks = parallel._acquired, itertools.cycle((False, True))
+
+    def late(semaphore, seconds):
+        """As on a busy machine: who is waited for has failed and ended before the first look."""
+        time.sleep(0.2)
+        return next(looks) and tried(semaphore, seconds)
+
+    environments = training("parallel", "raises")
+    monkeypatch.setattr(parallel, "_acquired", late)
+    with pytest.raises(RunError, match="raised ValueError: the toy broke"):
+        step_until_it_fails(environments)
+
+
+class Unmakable:
+    """A wrapper that only the process of the tests can use."""
+
+    def __new__(cls, env):
+        if multiprocessing.parent_process() is not None:
+            raise OSError("no port is free")
+        return env
+
+
+def test_an_environment_that_a_process_cannot_make_is_named():
+    environment = Environment("CartPole-v1", 2, "parallel", wrappers=[Unmakable])
+    with pytest.raises(RunError, match="environment 1: can't make CartPole-v1: no port is free"):
+        environment.make(2, lambda i, e: 0)
+    assert multiprocessing.active_children() == []
+
+
+EIGHT = """
+import time
+from acx.environments import parallel
+from acx.environments.factory import Environment
+
+parallel.available_cores = lambda: 8
+environments = Environment("CartPole-v1", 8, "parallel").make(8, lambda i, e: i)
+environments.reset()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_T76_all_processes_of_a_killed_run_end_at_once():
+    command = [sys.executable, "-c", EIGHT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout.readline() == b"ready\n"
+        killed = time.monotonic()
+        process.kill()
+        process.wait()
+        wait_for(lambda: not group_exists(process.pid))
+    assert time.monotonic() - killed < 2  # one after the other they would take longer
 
 
 @pytest.fixture

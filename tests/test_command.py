@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import TESTS, TINY, run_here, run_process, start_process
+from commands import TESTS, TINY, group_exists, run_here, run_process, start_process, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = TESTS.parent
@@ -166,13 +166,6 @@ def test_T53_acx_needs_neither_tf_keras_nor_tensorflow_probability(tmp_path):
     assert outcome.returncode == 0, outcome.stderr
 
 
-def wait_for(condition, timeout=60):
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.05)
-
-
 def test_T68_a_kill_loses_at_most_the_iteration_in_progress(tmp_path):
     """Killed in the fourth rollout: the reports of two iterations are on disk, or of three."""
     options = {"fault": "killed", "at": 28}
@@ -261,14 +254,6 @@ def test_T76_a_killed_run_leaves_no_process(tmp_path, vectorization):
     process.kill()
     process.communicate(timeout=30)
     wait_for(lambda: not group_exists(process.pid))
-
-
-def group_exists(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def steps_so_far(folder):

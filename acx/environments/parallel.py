@@ -16,7 +16,7 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 from acx.environments.guard import listed
 from acx.environments.local import LocalVectorEnv
-from acx.errors import RunError
+from acx.errors import ConfigError, RunError
 
 TRIES = 2_000  # of a semaphore before sleeping on it: longer than acting takes, and than waking
 STEP, RESET, CLOSE = range(3)
@@ -70,12 +70,14 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv):
         self._local.return_in(*_buffers(self._shared, own))
         self._buffers = _buffers(self._shared, slice(None))
         self._timeout = step_timeout
-        self._workers = [_start(context, makers[share], memory, share) for share in others]
+        self._workers: list[_Worker] = []
         self.closed = False
         try:
+            for share in others:
+                self._workers.append(_start(context, makers[share], memory, share))
             for worker in self._workers:  # has made its environments
                 self._wait_for(worker, np.inf)
-        except RunError:
+        except BaseException:
             self.close()
             raise
 
@@ -116,30 +118,33 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv):
           RunError: it failed, died, or took longer.
         """
         given_up = time.monotonic() + seconds
+        alive, late = True, False
         while not _acquired(worker.done, 0.1):
-            late = time.monotonic() > given_up
-            if worker.process.is_alive() and not late:
-                continue
             environments = listed(range(self.num_envs)[worker.share])
             if late:
                 raise RunError(f"environment {environments} did not answer in time")
-            raise RunError(
-                f"the process of environment {environments} died "
-                f"(exit code {worker.process.exitcode})"
-            )
+            if not alive:
+                raise RunError(
+                    f"the process of environment {environments} died "
+                    f"(exit code {worker.process.exitcode})"
+                )
+            # What it did just before it ended is found in one more try.
+            alive, late = worker.process.is_alive(), time.monotonic() > given_up
         if self._shared["failed"][worker.share].any():
             raise RunError(worker.failure.recv())
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the processes, also hung ones."""
         self._send(CLOSE, self._workers)
-        self._local.close()
-        patience = time.monotonic() + 1
-        for worker in self._workers:
-            worker.process.join(timeout=max(0.0, patience - time.monotonic()))
-            worker.process.kill()
-            worker.process.join()
-            worker.failure.close()
+        try:
+            self._local.close()
+        finally:
+            patience = time.monotonic() + 1
+            for worker in self._workers:
+                worker.process.join(timeout=max(0.0, patience - time.monotonic()))
+                worker.process.kill()
+                worker.process.join()
+                worker.failure.close()
 
 
 class _Worker(NamedTuple):
@@ -169,29 +174,32 @@ def _work(make: Any, memory: Memory, share: slice, go: Any, done: Any, failure: 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     shared = _views(memory)
-    parent = multiprocessing.parent_process()
+    named = listed(range(len(shared["mask"]))[share])
+    parent, started_by = multiprocessing.parent_process(), os.getppid()
     assert parent is not None
     try:
         envs = make.fn()
         envs.return_in(*_buffers(shared, share))
         done.release()
         while True:
-            while not _acquired(go, 1.0):
-                if not parent.is_alive():
+            while not _acquired(go, 0.1):
+                # Processes that were started later keep the parent alive in the eyes of this one.
+                if os.getppid() != started_by or not parent.is_alive():
                     return
             command = shared["command"][0]
             if command == CLOSE:
                 envs.close()
                 return
             if command == STEP:
-                envs.step(shared["actions"][share])
+                envs.step(shared["actions"][share].copy())  # an environment may keep its action
             else:
                 _reset(envs, shared, share)
             done.release()
     except Exception as error:
         shared["failed"][share] = True
         done.release()
-        failure.send(str(error) if isinstance(error, RunError) else repr(error))
+        text = str(error) if isinstance(error, RunError | ConfigError) else repr(error)
+        failure.send(text if isinstance(error, RunError) else f"environment {named}: {text}")
 
 
 def _reset(envs: LocalVectorEnv, shared: dict[str, np.ndarray], share: slice) -> None:

@@ -266,8 +266,10 @@ class SlowParts(Diagnosis):
             return self.finding(history, seen, binding, severity="info")
         window = history.step - history.steps[max(len(history) - 11, 0)]
         slow = history["time/collect_s"][-10:].sum() > 1e-4 * window
-        sync = context.experiment.environment.vectorization == "sync"
-        if environments > 0.9 and slow and sync and available_cores() > 1:
+        environment = context.experiment.environment
+        processes = min(environment.num_envs, available_cores())
+        sync = environment.vectorization == "sync"
+        if environments > 0.9 and slow and sync and processes > 1:
             binding = context.names.line("Environment.vectorization", "parallel")
             seen = f"Stepping the environments takes {environments:.0%} of the time."
             return self.finding(history, seen, binding, severity="info")

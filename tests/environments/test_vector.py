@@ -215,6 +215,36 @@ def test_processes_give_what_sync_gives_bit_for_bit(num_envs, actions):
             np.testing.assert_array_equal(sync, other)
 
 
+class Keeping(gymnasium.Wrapper):
+    """The reward is how far the action is from the one before, which is kept as it came."""
+
+    kept = 0.0
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = super().step(action)
+        reward = float(np.abs(action - self.kept).sum())
+        self.kept = action
+        return observation, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "parallel", "async"])
+def test_an_environment_may_keep_the_action_it_was_given(vectorization):
+    environment = Environment(
+        "toys:Noisy-v0", 4, vectorization, {"actions": "box"}, wrappers=[Keeping]
+    )
+    environments = environment.make(4, lambda i, e: i)
+    try:
+        environments.reset()
+        # Two components each: 0, then 1, 2 and 0 further on.
+        rewards = [
+            environments.step(np.full((4, 2), action, np.float32)).rewards.tolist()
+            for action in (0.0, 1.0, -1.0, -1.0)
+        ]
+        assert rewards == [[0.0] * 4, [2.0] * 4, [4.0] * 4, [0.0] * 4]
+    finally:
+        environments.close()
+
+
 def test_every_episode_starts_from_its_own_seed():
     seeds = []
 
