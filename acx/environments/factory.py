@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import os
-import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from acx.config import Positive, PositiveInt, configurable
 from acx.environments.envpool import EnvPoolVectorEnv
 from acx.environments.guard import Guard, VectorGuard
 from acx.environments.local import LocalVectorEnv
-from acx.environments.parallel import ParallelVectorEnv
+from acx.environments.parallel import ParallelVectorEnv, leave_ctrl_c_to_parent
 from acx.environments.vector import EpisodeSeed, VectorEnvironment
 from acx.errors import ConfigError, RunError
 
@@ -58,8 +57,7 @@ class _StepTimeout(AsyncVectorEnv):
 def _in_worker(parent: int, maker: Callable[[], gymnasium.Env]) -> gymnasium.Env:
     """Make an environment in its worker process, which leaves Ctrl-C to the parent."""
     if os.getpid() != parent:  # Gymnasium makes one in the parent too, to see its spaces
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        leave_ctrl_c_to_parent()
     return maker()
 
 
@@ -88,11 +86,11 @@ class Environment:
     Args:
       env_id: the registered id, such as 'Pendulum-v1' ('module:Id' imports the module first).
       num_envs: environments stepped together in training.
-      vectorization: 'sync' steps them one after another in this process (fastest for cheap
-        environments), 'parallel' in as many processes as there are cores, this one included,
-        'async' in a process each, 'vector_entry_point' uses the environment's own vector class,
-        'envpool' EnvPool's implementation of the id (`pip install 'acx[envpool]'`). The last two
-        are for training; evaluation uses single environments always.
+      vectorization: 'sync' steps them one after another in this process (best where other
+        runs need the other cores), 'parallel' in as many processes as there are cores, this one
+        included, 'async' in a process each, 'vector_entry_point' uses the environment's own vector
+        class, 'envpool' EnvPool's implementation of the id (`pip install 'acx[envpool]'`). The last
+        two are for training; evaluation uses single environments always.
       env_options: keyword arguments of the environment.
       wrappers: Gymnasium wrapper classes, applied in order, such as
         `[@gymnasium.wrappers.RescaleObservation]`.

@@ -33,6 +33,12 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def leave_ctrl_c_to_parent() -> None:
+    """In a worker process: undo what a fork inherited from a run that saves when interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class ParallelVectorEnv(gymnasium.vector.VectorEnv):
     """N environments in as many processes as there are cores, this one included.
 
@@ -171,8 +177,7 @@ def _start(context: Any, makers: Sequence[Maker], memory: Memory, share: slice) 
 
 def _work(make: Any, memory: Memory, share: slice, go: Any, done: Any, failure: Connection) -> None:
     """Follow commands until there are no more, or nobody to give them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leave_ctrl_c_to_parent()
     shared = _views(memory)
     named = listed(range(len(shared["mask"]))[share])
     parent, started_by = multiprocessing.parent_process(), os.getppid()
