@@ -62,10 +62,15 @@ def wait_for(condition, timeout=60):
         time.sleep(0.05)
 
 
-def group_exists(group):
-    """Whether a process of that group is left."""
+def process_exists(process):
+    """Whether it has not ended."""
     try:
-        os.killpg(group, 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return False
     return True
+
+
+def group_exists(group):
+    """Whether a process of that group is left."""
+    return process_exists(-group)
