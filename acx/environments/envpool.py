@@ -18,6 +18,7 @@ from acx.environments.parallel import available_cores
 from acx.errors import ConfigError
 
 NO_LIMIT = 2**31 - 2  # steps; EnvPool counts in int32
+YIELDS = 5  # two were enough on two cores, one made it worse
 # Settings that are not the environment's.
 OF_POOL = (
     *("num_envs", "batch_size", "num_threads", "max_num_players", "thread_affinity_offset"),
@@ -31,7 +32,7 @@ class EnvPoolVectorEnv(gymnasium.vector.VectorEnv):
     EnvPool calls every episode that ends in the step of its time limit truncated, also where it
     terminated. So its limit is set one step higher, where no episode arrives: it is this class that
     truncates, as Gymnasium's TimeLimit does, and has EnvPool reset those environments in the step
-    after.
+    after. Environments that truncate for reasons of their own are reset by EnvPool.
 
     Args:
       env_id: an id of EnvPool's.
@@ -80,6 +81,11 @@ class EnvPoolVectorEnv(gymnasium.vector.VectorEnv):
                 raise ConfigError(
                     f"EnvPool can't make {env_id}: {text}", "Environment", "env_options"
                 ) from None
+        names = [name.split(":")[0] for name in spec.state_array_spec]
+        results = ("obs", "reward", "done", "trunc", "elapsed_step")
+        self._columns = [names.index(name) for name in results]
+        *_, action = spec.action_array_spec.values()
+        self._action_dtype = action.dtype
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.num_envs = num_envs
@@ -115,29 +121,47 @@ class EnvPoolVectorEnv(gymnasium.vector.VectorEnv):
         if actions.shape != self.action_space.shape:  # EnvPool would end the process
             raise ValueError(f"actions of shape {actions.shape}, not {self.action_space.shape}")
         if self._late is None:
-            observations, rewards, terminated, _, infos = self._pool.step(actions)
-            elapsed = infos["elapsed_step"]
+            observations, rewards, done, own, elapsed = self._step(actions, self._ids)
         else:
-            observations, rewards, terminated, elapsed = self._reset_late(actions, self._late)
-        truncated = elapsed >= self._limit
-        self._late = truncated if truncated.any() else None
-        return observations, rewards, terminated, truncated, {}
+            observations, rewards, done, own, elapsed = self._reset_late(actions, self._late)
+        late = elapsed >= self._limit
+        self._late = late if late.any() else None
+        return observations, rewards, done & ~own, own | late, {}
 
-    def _reset_late(self, actions: np.ndarray, late: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Reset those in `late` [N], step the others: what `step` returns, and steps elapsed."""
+    def _step(self, actions: np.ndarray, ids: np.ndarray) -> list[np.ndarray]:
+        """Step the environments `ids` [K] with `actions` [K, ...].
+
+        These are the calls that EnvPool's own `step` makes. What it does besides, on the way to
+        Gymnasium's results and infos, takes as long as the physics of a HalfCheetah.
+
+        Returns:
+          Observations [K, ...], rewards [K], and whose episode is over, who truncated it without
+          being at the limit, and the steps so far, [K] each.
+        """
+        self._pool._send([ids, ids, actions.astype(self._action_dtype, order="C")])
+        if hasattr(os, "sched_yield"):
+            # EnvPool's threads first: waiting for them begins with a loop on one of their cores.
+            for _ in range(YIELDS):
+                os.sched_yield()
+        columns = self._pool._recv()
+        return [columns[i] for i in self._columns]
+
+    def _reset_late(self, actions: np.ndarray, late: np.ndarray) -> list[np.ndarray]:
+        """Reset those in `late` [N], step the others: what `_step` returns of all."""
         resets, others = self._ids[late], self._ids[~late]
         first, _ = self._pool.reset(resets)
-        observations = np.empty((self.num_envs, *first.shape[1:]), first.dtype)
-        rewards = np.zeros(self.num_envs, np.float32)
-        terminated = np.zeros(self.num_envs, bool)
-        elapsed = np.zeros(self.num_envs, np.int32)
-        observations[resets] = first
+        results = [
+            np.empty((self.num_envs, *first.shape[1:]), first.dtype),
+            np.zeros(self.num_envs, np.float32),
+            np.zeros(self.num_envs, bool),
+            np.zeros(self.num_envs, bool),
+            np.zeros(self.num_envs, np.int32),
+        ]
+        results[0][resets] = first
         if len(others):
-            observations[others], rewards[others], terminated[others], _, infos = self._pool.step(
-                actions[others], others
-            )
-            elapsed[others] = infos["elapsed_step"]
-        return observations, rewards, terminated, elapsed
+            for result, stepped in zip(results, self._step(actions[others], others), strict=True):
+                result[others] = stepped
+        return results
 
     def close_extras(self, **kwargs: Any) -> None:
         """End EnvPool's threads."""

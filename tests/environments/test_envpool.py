@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from acx.environments import envpool as adapter
 from acx.environments.factory import Environment
+from acx.environments.vector import VectorEnvironment
 from acx.errors import ConfigError, RunError
 from acx.policies import GaussianTanhHead
 
@@ -112,6 +113,23 @@ def test_T02_a_time_limit_on_the_step_that_terminates_stays_a_termination():
         assert count == min(fell, limit)
         assert (step.terminated[0], step.truncated[0]) == (terminated, not terminated)
         assert len(step.final_observations) == (not terminated)
+
+
+@pytest.mark.usefixtures("needs_envpool")
+@pytest.mark.parametrize("limit", [None, 9, 5])
+def test_T02_an_environment_that_truncates_by_itself_is_truncated_and_reset(limit):
+    # A drive of 5 seconds, at one action each; nobody is there to crash with.
+    options = {"duration": 5, "policy_frequency": 1, "vehicles_count": 1}
+    envs = adapter.EnvPoolVectorEnv("Highway-v0", 2, options, limit)
+    environments = VectorEnvironment(envs, seeds)
+    environments.reset()
+    rows = [environments.step(np.full(2, 1)) for _ in range(13)]
+    environments.close()
+    ends, resets = [4, 10], [5, 11]  # rows, of both environments
+    assert [t for t in range(13) if rows[t].truncated.all()] == ends
+    assert [t for t in range(13) if not rows[t].valid.any()] == resets
+    assert not any(row.terminated.any() for row in rows)
+    assert all(len(rows[t].final_observations) == 2 for t in ends)
 
 
 def played(steps=40, **options):
