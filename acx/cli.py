@@ -13,6 +13,7 @@ from absl import app, flags
 from rich.console import Console
 
 from acx.errors import ConfigError, Interrupted, RunError
+from acx.warm import hand_over
 
 EXIT_CONFIG, EXIT_RUN, EXIT_INTERRUPTED, EXIT_UNHEARD = 2, 3, 130, 141
 
@@ -36,6 +37,8 @@ def run_command(
 ) -> None:
     """Parse the command line, run `command` and leave with its exit code.
 
+    Where a warm process is there, it does all that.
+
     Args:
       name: the command's name in messages.
       description: what --help shows above the flags: the module's docstring.
@@ -45,6 +48,8 @@ def run_command(
     if {"--help", "-h", "-help", "--helpshort"} & set(sys.argv[1:]):
         print(help_text(description or "", own))
         sys.exit(0)
+    if name != "acx.warm":
+        hand_over("acx.main" if name == "acx" else name)
 
     def parse(arguments: list[str]) -> list[str]:
         flags.FLAGS(arguments[:1])  # absl's own, which its loggers read

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 
 from absl import flags
 
-from acx import config
 from acx.cli import LastingConsole, run_command
 from acx.errors import ConfigError
 
@@ -63,6 +62,8 @@ def train() -> None:
         raise ConfigError("--resume takes the run's own configuration: name --run_dir, no gin file")
     if not RESUME.value and not files:
         raise ConfigError("name an experiment: --gin_file=experiments/pendulum.gin")
+    from acx import config
+
     config.scan(files, bindings)  # typing errors first: TensorFlow takes seconds to load
 
     console = LastingConsole()

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import os
 import sys
 import tempfile
@@ -68,22 +69,32 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def choose_xla_flags() -> None:
+    """Say how XLA compiles and where it keeps programs: before its first, in the environment."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if IN_TURN not in flags:
+        os.environ["XLA_FLAGS"] = f"{IN_TURN} {flags}".strip()
+    use_kept_programs()
+
+
+def import_tensorflow() -> None:
+    """Import it quietly and fast. It computes nothing yet and has no threads."""
+    # Not even errors: what goes wrong raises, and XLA calls hints for tuning missing instructions.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with _held_stderr(), _without(UNNEEDED), _uncollected():
+        importlib.import_module("tensorflow")
+
+
 def load_tensorflow() -> str:
     """Load TensorFlow and choose its threads; returns the device it computes on, in words.
 
     One thread a program: the networks are too small to gain from more, the second core is
     better used by the critic, and sums in a fixed order make runs reproducible.
     """
-    # Not even errors: what goes wrong raises, and XLA calls hints for tuning missing instructions.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    is_loaded = "tensorflow" in sys.modules
-    if not is_loaded:
-        flags = os.environ.get("XLA_FLAGS", "")
-        if IN_TURN not in flags:
-            os.environ["XLA_FLAGS"] = f"{IN_TURN} {flags}".strip()
-        use_kept_programs()
-    uncollected = contextlib.nullcontext() if is_loaded else _uncollected()
-    with _held_stderr(), _without(UNNEEDED), uncollected:
+    if "tensorflow" not in sys.modules:
+        choose_xla_flags()
+        import_tensorflow()
+    with _held_stderr(), _without(UNNEEDED):
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(1)
