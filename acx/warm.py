@@ -35,7 +35,8 @@ READ_AT_IMPORT = (
     *("TF_", "XLA_", "KERAS_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "NPY_", "MALLOC_"),
     *("ABSL_", "PYTHON", "LD_", "LANG", "LC_"),
 )
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP")
+PATIENCE = 1.0  # seconds for a warm process to answer; it takes 10 ms, where it isn't stopped
 is_copy = False  # of a warm process
 
 
@@ -52,11 +53,16 @@ def hand_over(module: str) -> None:
     started = getattr(sys.modules["__main__"], "__spec__", None)
     if is_copy or (started.name if started else f"{Path(sys.argv[0]).name}.main") != module:
         return
+    if not hasattr(socket, "send_fds"):  # Windows
+        return
     connection = socket.socket(socket.AF_UNIX)
     try:
+        connection.settimeout(PATIENCE)
         connection.connect(str(_address()))
+        connection.recv(1)
+        connection.settimeout(None)
         socket.send_fds(connection, [b"0"], [0, 1, 2])
-    except OSError:
+    except (OSError, RuntimeError):  # nobody there, or no home where somebody could be
         connection.close()
         return
     mask = os.umask(0)
@@ -79,7 +85,7 @@ def hand_over(module: str) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
             connection.send(bytes([signal.SIGCONT]))
 
-    for signum in FORWARDED:
+    for signum in (getattr(signal, name) for name in FORWARDED):
         if signal.getsignal(signum) != signal.SIG_IGN:  # as nohup has it
             signal.signal(signum, forward)
     connection.sendall(json.dumps(command).encode() + b"\n")
@@ -97,9 +103,9 @@ def hand_over(module: str) -> None:
 def serve() -> None:
     """Load TensorFlow, and start commands until this process is interrupted."""
     address = _address()  # importing sets variables
-    with socket.socket(socket.AF_UNIX) as another:
-        if another.connect_ex(str(address)) == 0:
-            sys.exit("acx.warm: a warm process is running already")
+    with socket.socket(socket.AF_UNIX) as another, contextlib.suppress(OSError):
+        another.connect(str(address))
+        sys.exit("acx.warm: a warm process is running already")
     print("loading TensorFlow", flush=True)
     import_tensorflow()
     for name in ALSO:
@@ -121,7 +127,10 @@ def _listening(address: Path) -> Iterator[socket.socket]:
     address.unlink(missing_ok=True)  # of one that was killed
     with socket.socket(socket.AF_UNIX) as listener:
         mask = os.umask(0o177)  # for this user alone
-        listener.bind(str(address))
+        try:
+            listener.bind(str(address))
+        except OSError as error:
+            sys.exit(f"acx.warm: can't listen at {address}: {error}")
         os.umask(mask)
         listener.listen()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that nobody has to wait for them
@@ -142,13 +151,16 @@ def _run(connection: socket.socket) -> None:
     """Run the command in a process of its own, watched by this one."""
     os.setsid()  # Ctrl-C where the warm process runs means that process
     signal.signal(signal.SIGCHLD, lambda signum, frame: None)
+    line = ""
     ended, tell = socket.socketpair()
     tell.setblocking(False)
-    _, descriptors, *_ = socket.recv_fds(connection, 1, 3)
-    if not descriptors:  # who connected only looked whether somebody is here
+    with connection.makefile() as lines, contextlib.suppress(ConnectionError):
+        connection.send(b"0")
+        _, descriptors, *_ = socket.recv_fds(connection, 1, 3)
+        line = lines.readline()
+    if not line.endswith("\n"):  # who connected is gone, or only looked whether somebody is here
         os._exit(0)
-    with connection.makefile() as lines:
-        command = json.loads(lines.readline())
+    command = json.loads(line)
     pid = _fork()
     if pid != 0:
         signal.set_wakeup_fd(tell.fileno())

@@ -30,17 +30,22 @@ def start_warm(cache):
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Where a warm process listens; checks in the end that it goes as it should."""
-    folder = tmp_path_factory.mktemp("cache")
-    process = start_warm(folder)
+    """Where a warm process listens."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm(cache):
+    """That process; checks in the end that it goes as it should."""
+    process = start_warm(cache)
     assert process.stdout.readline() == "loading TensorFlow\n"
     assert process.stdout.readline().startswith("ready")
-    yield folder
-    assert list(folder.glob("acx/*.sock"))
+    yield process
+    assert list(cache.glob("acx/*.sock"))
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "", "")
-    assert not list(folder.glob("acx/*.sock"))
+    assert not list(cache.glob("acx/*.sock"))
 
 
 def start(cache, *arguments, cwd, **variables):
@@ -67,7 +72,8 @@ def run(*arguments, **options):
 def start_training(cache, cwd):
     """A run that has begun, and the process that it is in."""
     process = start(cache, f"--gin_file={TINY}", "--run_dir=run", FOREVER, cwd=cwd)
-    wait_for(lambda: list(cwd.glob("run/events*")))
+    metrics = cwd / "run/metrics.csv"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0)
     [copy] = [int(f.name[8:]) for f in cache.glob("acx/executables-*/process-*")]
     return process, copy
 
@@ -149,7 +155,15 @@ def test_a_killed_copy_ends_its_command_in_the_same_way(cache, tmp_path):
     assert process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.usefixtures("cache")
+def test_a_stopped_warm_process_is_done_without(cache, warm, tmp_path):
+    warm.send_signal(signal.SIGSTOP)
+    code, out, _, was_warm = run(cache, f"--gin_file={TINY}", "--run_dir=run", cwd=tmp_path)
+    warm.send_signal(signal.SIGCONT)
+    assert (code, was_warm) == (0, False)
+    assert "evaluation" in out
+    assert run(cache, "--gin_file=none.gin", cwd=tmp_path)[3]
+
+
 def test_a_second_one_is_refused_and_the_first_goes_on(cache, tmp_path):
     second = start_warm(cache)
     _, err = second.communicate(timeout=60)
