@@ -48,8 +48,7 @@ def run_command(
     if {"--help", "-h", "-help", "--helpshort"} & set(sys.argv[1:]):
         print(help_text(description or "", own))
         sys.exit(0)
-    if name != "acx.warm":
-        hand_over("acx.main" if name == "acx" else name)
+    hand_over("acx.main" if name == "acx" else name)
 
     def parse(arguments: list[str]) -> list[str]:
         flags.FLAGS(arguments[:1])  # absl's own, which its loggers read

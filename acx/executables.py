@@ -59,6 +59,11 @@ class ExecutableCache:
         shutil.rmtree(self.own, ignore_errors=True)
 
 
+def cache_folder() -> Path:
+    """Where this user's acx keeps what it can do without. Raises RuntimeError without a home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "acx"
+
+
 def use_kept_programs() -> None:
     """Let XLA use and keep programs. Call it before TensorFlow is loaded.
 
@@ -67,8 +72,7 @@ def use_kept_programs() -> None:
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _FLAG in flags:
         return
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = ExecutableCache(Path(home) / "acx" / f"executables-{_machine()}")
+    cache = ExecutableCache(cache_folder() / f"executables-{_machine()}")
     try:
         cache.open()
     except OSError:  # a home that is missing, read-only or full

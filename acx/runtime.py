@@ -78,7 +78,7 @@ def choose_xla_flags() -> None:
 
 
 def import_tensorflow() -> None:
-    """Import it quietly and fast. It computes nothing yet and has no threads."""
+    """Import it quietly and fast. It computes nothing yet, so a process may still be forked."""
     # Not even errors: what goes wrong raises, and XLA calls hints for tuning missing instructions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with _held_stderr(), _without(UNNEEDED), _uncollected():

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from acx.executables import cache_folder
 from acx.runtime import import_tensorflow
 
 # What a command imports besides TensorFlow. Nothing that its user may be editing.
@@ -234,8 +235,7 @@ def _address() -> Path:
     packages = [(path, os.stat(path).st_mtime_ns) for path in sites if os.path.isdir(path)]
     read = sorted(pair for pair in os.environ.items() if pair[0].startswith(READ_AT_IMPORT))
     same = repr((sys.executable, sys.version, packages, read)).encode()
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "acx" / f"warm-{hashlib.sha256(same).hexdigest()[:16]}.sock"
+    return cache_folder() / f"warm-{hashlib.sha256(same).hexdigest()[:16]}.sock"
 
 
 if __name__ == "__main__":
