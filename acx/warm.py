@@ -36,7 +36,7 @@ READ_AT_IMPORT = (
     *("TF_", "XLA_", "KERAS_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "NPY_", "MALLOC_"),
     *("ABSL_", "PYTHON", "LD_", "LANG", "LC_"),
 )
-FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP")
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGCONT")
 PATIENCE = 1.0  # seconds for a warm process to answer; it takes 10 ms, where it isn't stopped
 is_copy = False  # of a warm process
 
@@ -68,27 +68,29 @@ def hand_over(module: str) -> None:
         return
     mask = os.umask(0)
     os.umask(mask)
+    ignored = [
+        name for name in FORWARDED if signal.getsignal(getattr(signal, name)) == signal.SIG_IGN
+    ]
     command = {
         "module": module,
         "arguments": sys.argv,
         "path": sys.path,
         "folder": os.getcwd(),
         "environment": dict(os.environ),
+        "ignored": ignored,
         "mask": mask,
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "cores": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
     }
 
     def forward(signum: int, frame: FrameType | None) -> None:
-        stops = signum == signal.SIGTSTP
+        stops = signum == signal.SIGTSTP and "SIGTSTP" not in ignored
         connection.send(bytes([signal.SIGSTOP if stops else signum]))
         if stops:
             os.kill(os.getpid(), signal.SIGSTOP)
-            connection.send(bytes([signal.SIGCONT]))
 
-    for signum in (getattr(signal, name) for name in FORWARDED):
-        if signal.getsignal(signum) != signal.SIG_IGN:  # as nohup has it
-            signal.signal(signum, forward)
+    for name in FORWARDED:
+        signal.signal(getattr(signal, name), forward)
     connection.sendall(json.dumps(command).encode() + b"\n")
     answer = connection.recv(4)
     if not answer:
@@ -169,8 +171,7 @@ def _run(connection: socket.socket) -> None:
         os._exit(0)
     for each in (connection, ended, tell):
         each.close()
-    for signum in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(signum, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, 0)
     _become(command, descriptors)
     runpy.run_module(command["module"], run_name="__main__", alter_sys=True)
@@ -207,6 +208,10 @@ def _become(command: dict[str, Any], descriptors: list[int]) -> None:
         os.close(descriptor)
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+    for name in FORWARDED:
+        usual = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+        ignored = name in command["ignored"]  # as nohup does it
+        signal.signal(getattr(signal, name), signal.SIG_IGN if ignored else usual)
     os.umask(command["mask"])
     os.chdir(command["folder"])
     os.environ.clear()

@@ -48,7 +48,20 @@ def warm(cache):
     assert not list(cache.glob("acx/*.sock"))
 
 
-def start(cache, *arguments, cwd, **variables):
+def usual_signals():
+    """Whatever these tests were started with."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+        signal.signal(signum, signal.SIG_DFL)
+
+
+def ignored_signals():
+    """As nohup and a shell's & leave them."""
+    for signum in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(signum, signal.SIG_IGN)
+
+
+def start(cache, *arguments, cwd, preparation=usual_signals, **variables):
     """acx's command, which says what its first process imports."""
     return subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "acx.main", *map(str, arguments)],
@@ -58,6 +71,7 @@ def start(cache, *arguments, cwd, **variables):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=preparation,
     )
 
 
@@ -69,9 +83,10 @@ def run(*arguments, **options):
     return process.returncode, out, said, was_warm
 
 
-def start_training(cache, cwd):
+def start_training(cache, cwd, preparation=usual_signals):
     """A run that has begun, and the process that it is in."""
-    process = start(cache, f"--gin_file={TINY}", "--run_dir=run", FOREVER, cwd=cwd)
+    arguments = (f"--gin_file={TINY}", "--run_dir=run", FOREVER)
+    process = start(cache, *arguments, cwd=cwd, preparation=preparation)
     metrics = cwd / "run/metrics.csv"
     wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0)
     [copy] = [int(f.name[8:]) for f in cache.glob("acx/executables-*/process-*")]
@@ -119,6 +134,18 @@ def test_signals_are_passed_on(cache, tmp_path, signum, code):
     process.communicate(timeout=60)
     assert process.returncode == code
     wait_for(lambda: not process_exists(copy))
+
+
+def test_ignored_signals_are_ignored_as_without_a_warm_process(cache, tmp_path):
+    process, copy = start_training(cache, tmp_path, ignored_signals)
+    file = tmp_path / "run/metrics.csv"
+    process.send_signal(signal.SIGHUP)
+    size = file.stat().st_size
+    wait_for(lambda: file.stat().st_size > size)
+    process.send_signal(signal.SIGINT)  # training has a handler of its own
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not process_exists(copy)
 
 
 def test_a_stopped_command_goes_on_when_it_is_told_to(cache, tmp_path):
